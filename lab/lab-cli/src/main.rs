@@ -28,26 +28,26 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure it against what the machine itself can do, in the same run.
+    /// Measure operations and stores beside the limits of this machine.
     Bench(bench::Args),
-    /// Draw what the papers draw, from this software.
+    /// Reproduce the figures of the papers.
     Figures(figures::Args),
-    /// Use a key-value store.
+    /// Read and write a key-value table.
     #[command(subcommand)]
     Kv(KvCommand),
-    /// Use a cache by the chains of its NIC.
+    /// Read from a cache by RDMA chains, without the server's CPU.
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Use a store of replicated blocks.
+    /// Read and write replicated blocks.
     #[command(subcommand)]
     Block(BlockCommand),
-    /// Use transactions over the keys of several shards.
+    /// Run transactions over the keys of several shards.
     #[command(subcommand)]
     Txn(TxnCommand),
-    /// The other process of a benchmark.
+    /// The second process of a benchmark.
     #[command(name = "__peer", hide = true)]
     Peer(bench::peer::Args),
-    /// The replicas of a benchmark.
+    /// The replica processes of a benchmark.
     #[command(name = "__replicas", hide = true)]
     Replicas(bench::block::together::Args),
 }

@@ -16,50 +16,51 @@ use serde_json::json;
 #[derive(Parser)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  remora broker &\n  remora broker --address 10.0.0.1 --allow-uid 1000\n  remora broker list --address 10.0.0.1\n  remora broker end --address 10.0.0.1 --uid 1000\n  remora doctor --address 10.0.0.1\n\nPrograms start one by themselves; it ends ten seconds after the last of them. All programs of an address share its UDP port 4791, and\neach has a range of QP numbers. Programs of its own user\nreceive from the kernel. Those of --allow-uid receive through the broker: more slowly, and nothing of other programs."
+    after_help = "Examples:\n  remora broker &\n  remora broker --address 10.0.0.1 --allow-uid 1000\n  remora broker list --address 10.0.0.1\n  remora broker end --address 10.0.0.1 --uid 1000\n  remora doctor --address 10.0.0.1\n\nPrograms start a broker by themselves; it ends ten seconds after the last program. All programs of an address share its UDP port 4791,\nand each has a range of QP numbers. Programs of the broker's user receive packets from the kernel. Programs of --allow-uid users receive\nthem through the broker, which is slower but shows them no packets of other programs."
 )]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The address to share [default: the one that the default route leaves from, or 127.0.0.1].
+    /// Address to share [default: the source address of the default route, or 127.0.0.1].
     #[arg(long)]
     address: Option<OwnAddress>,
-    /// User whose programs it serves beside its own and root's; more by repeating it.
+    /// ID of a user that may use the broker, besides its own user and root; may be given several times.
     #[arg(long, value_name = "UID", value_parser = natural::<u32>)]
     allow_uid: Vec<u32>,
-    /// Serve all addresses of the network namespace from the start. Programs of other users add none.
+    /// Serve all addresses of the network namespace from the start. Programs of other users cannot add
+    /// addresses.
     #[arg(long)]
     every_address: bool,
-    /// Say what it shares as JSON.
+    /// Print the shared address and the process ID as JSON.
     #[arg(long)]
     json: bool,
-    /// Say when it is ready, and nothing more: a program has started it.
+    /// Print only that the broker is ready, then close the standard streams: a program started it.
     #[arg(long, hide = true)]
     background: bool,
-    /// Seconds after the last program in which it ends.
+    /// Seconds after the end of the last program until the broker ends.
     #[arg(long, hide = true, default_value_t = 10, value_parser = whole::<u64>(0..=86_400))]
     linger: u64,
-    /// Hand all frames over, as where the kernel cannot steer.
+    /// Relay all frames through the broker, as if the kernel could not steer them to the programs.
     #[arg(long, hide = true)]
     relay: bool,
 }
 
-/// What to do with a broker that runs.
+/// Commands for a running broker.
 #[derive(Subcommand)]
 enum Command {
-    /// Show the users of a broker, their programs and places.
+    /// Show the users of a broker, their programs and their QP number ranges.
     List(ListArgs),
-    /// End programs of a broker: of its own user, and as root.
+    /// End programs that use a broker; allowed for the user of the broker and for root.
     End(EndArgs),
 }
 
 /// Arguments of `remora broker list`.
 #[derive(Parser)]
 struct ListArgs {
-    /// The shared address [default: the one that the default route leaves from, or 127.0.0.1].
+    /// Shared address [default: the source address of the default route, or 127.0.0.1].
     #[arg(long)]
     address: Option<OwnAddress>,
-    /// Print a JSON object for each user and each program.
+    /// Print one JSON object for each user and each program.
     #[arg(long)]
     json: bool,
 }
@@ -68,18 +69,18 @@ struct ListArgs {
 #[derive(Parser)]
 #[command(group = clap::ArgGroup::new("target").required(true))]
 struct EndArgs {
-    /// The shared address [default: the one that the default route leaves from, or 127.0.0.1].
+    /// Shared address [default: the source address of the default route, or 127.0.0.1].
     #[arg(long)]
     address: Option<OwnAddress>,
-    /// User whose programs are ended, and whom the broker admits no more.
+    /// ID of the user: all programs of this user are ended, and the broker admits no new ones.
     #[arg(long, group = "target", value_parser = natural::<u32>)]
     uid: Option<u32>,
-    /// QPN range of the program that is ended, 1 to 127.
+    /// QP number range of the program to end, from 1 to 127, as `remora broker list` shows it.
     #[arg(long, group = "target", value_parser = whole::<u8>(1..=127))]
     range: Option<u8>,
 }
 
-/// `remora broker`.
+/// Runs `remora broker`.
 pub fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::List(args)) => list(args),
@@ -88,7 +89,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// `remora broker list`.
+/// Runs `remora broker list`.
 fn list(args: &ListArgs) -> Result<()> {
     let report = client::report(address(args.address), &client::Options::from_environment())?;
     if args.json {
@@ -126,7 +127,7 @@ fn list(args: &ListArgs) -> Result<()> {
     Ok(())
 }
 
-/// `remora broker end`.
+/// Runs `remora broker end`.
 fn end(args: &EndArgs) -> Result<()> {
     let (address, options) = (address(args.address), client::Options::from_environment());
     let ended = match (args.uid, args.range) {
@@ -155,47 +156,49 @@ fn serve(args: &Args) -> Result<()> {
     let ip = address.ip();
     if args.background {
         print::line(client::READY);
-        silence().context("leaving the standard output")?;
+        silence().context("redirecting the standard streams to /dev/null")?;
     } else if args.json {
         print::line(json!({ "address": ip.to_string(), "pid": std::process::id() }));
     } else {
         eprintln!("sharing {ip} between programs, each with its own QP numbers; end with Ctrl-C");
     }
-    // The signal interrupts the wait before its handler has made `told` readable, or after.
+    // The signal may interrupt the wait before or after its handler makes `told` readable.
     loop {
         match remora_host::wait_either(&broker.ended(), &told) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            done => return done.context("waiting for programs"),
+            done => return done.context("waiting for the end of the broker"),
         }
     }
 }
 
-/// Descriptors that a broker with several addresses needs.
+/// Number of file descriptors that a broker with several addresses needs.
 const DESCRIPTORS: u64 = 65_536;
 
-/// Raises what the program that started the broker has limited: each address takes a descriptor for
-/// each range. What the system does not allow stays, and what then fails is refused.
+/// Raises the limits that the broker inherited from the program that started it: each address needs a
+/// descriptor for each QP number range. A limit that the system does not raise stays as it is; the
+/// operations that exceed it then fail.
 fn raise_limits() {
     for resource in [Resource::Nofile, Resource::As, Resource::Data] {
         let limit = getrlimit(resource);
         let enough = if resource == Resource::Nofile { Some(DESCRIPTORS) } else { None };
         let is_enough = limit.maximum.is_none_or(|maximum| enough.is_some_and(|enough| maximum >= enough));
         let wanted = if is_enough { limit.maximum } else { enough };
-        // Beyond the hard limit only root may go.
+        // Only root may exceed the hard limit.
         if setrlimit(resource, Rlimit { current: wanted, maximum: wanted }).is_err() {
             let _ = setrlimit(resource, Rlimit { current: limit.maximum, ..limit });
         }
     }
-    // The broker relays, connects and introduces for programs of any priority.
+    // The broker works for programs of any priority, so it must not inherit a low one.
     let _ = rustix::process::setpriority_process(None, 0);
 }
 
-/// The address, with an UDP port that does not matter.
+/// Returns the given address, or the default address of a broker. The UDP port of the result is irrelevant.
 pub fn address(given: Option<OwnAddress>) -> std::net::SocketAddr {
     given.map_or_else(client::default_address, |own| own.at(0))
 }
 
-/// Whoever started it reads its output to the end.
+/// Redirects the standard streams to /dev/null, because the program that started the broker reads its
+/// output to the end.
 fn silence() -> std::io::Result<()> {
     let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;

@@ -1,4 +1,4 @@
-//! `remora capture`: runs a command with everything that its NICs send and receive recorded.
+//! `remora capture`: runs a command and records all packets of its NICs.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -17,36 +17,38 @@ use remora_options::output::Output;
 /// Arguments of `remora capture`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora capture -- remora kv get colour\n  remora capture -o demo.pcapng -- remora demo --records 1000 --gets 1000\n  tshark -r remora.pcapng\n\nEach NIC that the command opens has a file: FILE, FILE with 2 before its ending, and so on. They are there when the command has ended;\nif it opened no NIC, FILE stays as it was. A FILE that is a pipe or device gets the packets of the first NIC as they pass. With\n`--capture FILE` a server records its own."
+    after_help = "Examples:\n  remora capture -- remora kv get colour\n  remora capture -o demo.pcapng -- remora demo --records 1000 --gets 1000\n  tshark -r remora.pcapng\n\nEach NIC that the command opens has its own file: FILE, FILE with a 2 before its extension, and so on. The files are written when the\ncommand ends; if it opened no NIC, FILE is not changed. If FILE is a pipe or device, it receives the packets of the first NIC at once.\nA server records its own NIC with `--capture FILE`."
 )]
 pub struct Args {
-    /// File of the first NIC; one that is there already is replaced, once the command has ended.
+    /// File for the packets of the first NIC. An existing file is replaced after the command has ended.
     #[arg(short, long, value_name = "FILE", default_value = "remora.pcapng")]
     output: PathBuf,
-    /// The command and its arguments.
+    /// Command to run, with its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// Of the first file, in a folder of its own until the command has ended.
+/// Name of the first NIC's file in the temporary folder, where captures stay until the command has ended.
 const FIRST: &str = "capture.pcapng";
 
-/// `remora capture`.
+/// Runs `remora capture`.
 pub fn run(args: &Args) -> Result<()> {
-    let Some((program, words)) = args.command.split_first() else { bail!("which command?") };
+    let Some((program, words)) = args.command.split_first() else {
+        bail!("no command given; usage: remora capture [-o FILE] -- COMMAND [ARGS]")
+    };
     let output = Output::find(&args.output)?;
     let files = folder(&output)?;
     let first = files.path().join(FIRST);
     if output.is_stream() {
-        symlink(std::path::absolute(output.path())?, &first).context("a link to the output")?;
+        symlink(std::path::absolute(output.path())?, &first).context("linking the capture to the output")?;
     }
-    // Whoever says `remora` means this one, installed or not.
+    // `remora` stands for this executable, installed or not.
     let program = if program == "remora" { std::env::current_exe()? } else { PathBuf::from(program) };
     let mut command = Command::new(&program);
     let status = ending::pass_on(command.args(words).env(CAPTURE, std::path::absolute(&first)?))
         .with_context(|| format!("running {}", program.display()))?;
     if deliver(files.path(), &output, &args.output)? == 0 {
-        bail!("the command opened no NIC ({status}): nothing is recorded");
+        bail!("nothing recorded: the command opened no NIC ({status})");
     }
     eprintln!("recorded in {}", args.output.display());
     if let Some(command) = decode_as(output.path()) {
@@ -59,26 +61,28 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of a file that hold its first two blocks: the section and the interface.
+/// Maximum length of the first two blocks of a pcapng file: the section header and the interface
+/// description.
 const OPENING: u64 = 4096;
 
-/// The command that the description of a capture's interface names, where RoCE v2 has another UDP port than
-/// its own.
+/// Returns the tshark command in the interface description of a capture. Remora writes one if the UDP port
+/// of its RoCE v2 packets is not 4791, so that tshark would not decode them.
 fn decode_as(file: &Path) -> Option<String> {
     let mut opening = Vec::new();
-    // A pipe or a device has passed its packets on.
+    // A pipe or a device cannot be read back.
     let regular = std::fs::metadata(file).is_ok_and(|about| about.is_file());
     regular.then(|| File::open(file).ok()?.take(OPENING).read_to_end(&mut opening).ok()).flatten()?;
     interface_description(&opening).filter(|command| command.starts_with("tshark "))
 }
 
-/// The description (option 3) in the second block of a pcapng file, an interface's.
+/// Returns the if_description option (code 3) in the second block of a pcapng file, which is the interface
+/// description.
 fn interface_description(file: &[u8]) -> Option<String> {
     let word = |at: usize| file.get(at..at + 4)?.first_chunk().copied().map(u32::from_le_bytes);
     let half = |at: usize| file.get(at..at + 2)?.first_chunk().copied().map(u16::from_le_bytes);
     let interface = word(4)? as usize;
     let end = interface.checked_add(word(interface.checked_add(4)?)? as usize)?;
-    // Behind the type, the length, the link type and the length of packets.
+    // The options follow the block type, the block length, the link type and the snap length.
     let mut at = interface + 16;
     while at + 4 <= end {
         let (code, len) = (half(at)?, usize::from(half(at + 2)?));
@@ -93,25 +97,26 @@ fn interface_description(file: &[u8]) -> Option<String> {
     None
 }
 
-/// As a shell says it.
+/// Returns the exit status as a shell does: 128 plus the signal number after a signal.
 pub fn code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }
 
-/// A folder beside the output, from which files can be moved there; a pipe or device needs none.
+/// Creates the temporary folder for captures. It lies beside the output, so that files can be renamed into
+/// place. For a pipe or device it lies in the system's temporary folder.
 fn folder(output: &Output) -> Result<tempfile::TempDir> {
     let beside = if output.is_stream() { std::env::temp_dir() } else { output.folder().to_owned() };
     let made = tempfile::Builder::new().prefix(".remora-capture-").tempdir_in(&beside);
-    made.with_context(|| format!("making files in {}", beside.display()))
+    made.with_context(|| format!("creating a temporary folder in {}", beside.display()))
 }
 
-/// Moves what was recorded to where it belongs; how many files that are.
+/// Moves the captures to their final names and returns the number of captures.
 fn deliver(files: &Path, output: &Output, name: &Path) -> Result<usize> {
     let mut count = 0;
     for number in 1.. {
         let made = numbered(&files.join(FIRST), number);
         match std::fs::symlink_metadata(&made) {
-            // The link to a pipe or device that no NIC took.
+            // This is the link to a pipe or device; no NIC has written to it.
             Ok(about) if about.is_symlink() => break,
             Err(_) if number == 1 && taken(&made).exists() => {}
             Err(_) => break,

@@ -1,4 +1,4 @@
-//! `remora completions`: what a shell needs to complete the command's words.
+//! `remora completions`: prints shell completion scripts.
 
 use anyhow::Result;
 use clap::Parser;
@@ -12,11 +12,11 @@ use remora_options::print;
     after_help = "Examples:\n  remora completions bash > ~/.local/share/bash-completion/completions/remora\n  remora completions zsh > ~/.zfunc/_remora\n  remora completions fish > ~/.config/fish/completions/remora.fish"
 )]
 pub struct Args {
-    /// The shell.
+    /// Shell that will read the script.
     shell: Shell,
 }
 
-/// `remora completions`.
+/// Runs `remora completions`.
 pub fn run(args: &Args, command: &mut clap::Command) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, "remora", &mut script);

@@ -1,4 +1,4 @@
-//! `remora devinfo`: what the device is, in the words of `ibv_devinfo`.
+//! `remora devinfo`: prints the attributes of the device, named as in `ibv_devinfo`.
 
 use anyhow::Result;
 use clap::Parser;
@@ -22,7 +22,8 @@ pub struct Args {
     json: bool,
 }
 
-/// The broker of the address, its GIDs, and who has which range of QP numbers; nothing where there is none.
+/// Returns the broker of the address, its GIDs, and the QP number ranges of its programs. Empty if no
+/// broker answers.
 fn sharing(own: Option<OwnAddress>) -> Vec<(&'static str, String)> {
     let address = own.unwrap_or_else(OwnAddress::loopback).at(0);
     let Ok(report) = report(address, &Options::from_environment()) else { return Vec::new() };
@@ -37,7 +38,7 @@ fn sharing(own: Option<OwnAddress>) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// `remora devinfo`.
+/// Runs `remora devinfo`.
 pub fn run(args: &Args) -> Result<()> {
     let context = args.port.open()?;
     let port = context.port();

@@ -1,5 +1,5 @@
-//! `remora doctor`: what this machine can run, what is wrong with it, and how to mend that; who shares an
-//! address; and what the counters of a running program say of 1RMA.
+//! `remora doctor`: examines what this machine can run and how to repair what it lacks, the broker of an
+//! address, and the 1RMA counters of a running program.
 
 mod broker;
 mod program;
@@ -18,27 +18,27 @@ use serde::Serialize;
     after_help = "Examples:\n  remora doctor\n  remora doctor --address 10.0.0.1\n  sudo remora doctor --interface eth0\n  remora doctor --metrics 127.0.0.1:9464\n  remora doctor --json\n\nEnds with status 1 if something that Remora needs is missing."
 )]
 pub struct Args {
-    /// Address that the udp port shall use, and that verbs programs share [default: the loopback interface's;
-    /// programs share the one that the default route leaves from].
+    /// Address for the udp port and for verbs programs [default: the loopback address for the udp port, the
+    /// source address of the default route for verbs programs].
     #[arg(long)]
     address: Option<OwnAddress>,
-    /// Network interface that the xdp port shall use: it is tried there, for a moment.
+    /// Network interface for the xdp port, which is opened there for a moment.
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
-    /// Address of a program's metrics endpoint. Its counters are read twice, a second apart: they say where
-    /// the operations of 1RMA wait.
+    /// Metrics endpoint of a running program. Its counters are read twice, one second apart, and show where
+    /// 1RMA operations wait [default: no program is examined].
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// One JSON object a line.
+    /// Print one JSON object per finding, one on each line.
     #[arg(long)]
     json: bool,
 }
 
-/// `remora doctor`.
+/// Runs `remora doctor`.
 pub fn run(args: &Args) -> Result<()> {
     let own = args.address.unwrap_or_else(OwnAddress::loopback);
     let mut findings = examine(|port| own.at(port), args.interface.as_deref());
-    // Verbs programs share this one if they are told no other.
+    // Verbs programs use this address unless they are configured otherwise.
     let shared = args.address.map_or_else(remora_broker::client::default_address, |own| own.at(0));
     broker::examine(shared, &mut findings);
     if let Some(address) = &args.metrics {
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
     let missing = findings.iter().filter(|finding| finding.verdict == Verdict::Missing).count();
     if missing > 0 {
         bail!(
-            "{missing} of {} things that Remora can use are missing here; the table says how to mend them",
+            "{missing} of {} features that Remora uses are missing; the table says how to enable them",
             findings.len()
         );
     }
@@ -71,7 +71,7 @@ fn name(verdict: Verdict) -> &'static str {
     }
 }
 
-/// One JSON object; what needs no mending has no word about it.
+/// The JSON form of a finding. `mend` is left out if nothing needs repair.
 #[derive(Serialize)]
 struct Line<'a> {
     what: &'a str,

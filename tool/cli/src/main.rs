@@ -38,7 +38,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Programs of chains: work requests that wait for, enable and rewrite each other.
+    /// Assemble, verify, run and trace programs of RDMA chains.
     #[command(
         subcommand,
         after_help = "Examples:\n  remora chain run if.chain\n  remora chain trace if.chain --format html > if.html"
@@ -46,21 +46,21 @@ enum Command {
     Chain(chain::ChainCommand),
     /// Run an unmodified verbs program on Remora.
     Run(run::Args),
-    /// Share an address between the programs of this host, each with its own QP numbers.
+    /// Share one address between the programs of this host.
     Broker(broker::Args),
-    /// Own a NIC and its memory, and lend both to programs, which it outlives.
+    /// Keep a NIC in a daemon and lend it to programs, which may restart.
     Nicd(Box<nicd::Args>),
-    /// Tell what the device is.
+    /// Print the attributes of the device.
     Devinfo(devinfo::Args),
-    /// Tell what this machine can run, and how to mend what it cannot.
+    /// Check what this machine can run, and how to repair the rest.
     Doctor(doctor::Args),
     /// Run a command and record what its NICs send and receive.
     Capture(capture::Args),
     /// Watch the counters of a running server.
     Top(top::Args),
-    /// Print a script that completes this command's words in a shell.
+    /// Print a script that completes the commands in a shell.
     Completions(completions::Args),
-    /// Write the manual pages of this command and of all below it.
+    /// Write the manual pages of all commands.
     Man(man::Args),
 }
 

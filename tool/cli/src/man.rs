@@ -1,4 +1,4 @@
-//! `remora man`: the manual pages, from the same declarations as `--help`.
+//! `remora man`: writes manual pages, generated from the same declarations as `--help`.
 
 use std::path::PathBuf;
 
@@ -11,11 +11,11 @@ use remora_options::print;
 #[derive(Parser)]
 #[command(after_help = "Examples:\n  remora man ~/.local/share/man/man1\n  man remora-kv-get")]
 pub struct Args {
-    /// Folder that takes a page for each command; made if it is not there.
+    /// Folder that receives one page for each command. It is created if it does not exist.
     folder: PathBuf,
 }
 
-/// `remora man`.
+/// Runs `remora man`.
 pub fn run(args: &Args, command: clap::Command) -> Result<()> {
     let at = || format!("writing manual pages into {}", args.folder.display());
     std::fs::create_dir_all(&args.folder).with_context(at)?;

@@ -1,4 +1,4 @@
-//! What a metrics endpoint says: its samples, and the histograms among them.
+//! Reads the samples and histograms of a metrics endpoint.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -9,27 +9,27 @@ use anyhow::{Context, Result, bail};
 
 use remora_options::escape::shown;
 
-/// Values by sample name with its labels.
+/// Values of all samples. The key is the sample name with its labels.
 pub type Samples = BTreeMap<String, f64>;
 
-/// Asks the endpoint.
+/// Requests the samples of the metrics endpoint at `address` (host:port).
 pub fn look(address: &str) -> Result<Samples> {
-    let nowhere = || format!("{address} is no address of metrics (host:port)");
+    let nowhere = || format!("{address} is not a metrics address (host:port)");
     let target = address.to_socket_addrs().with_context(nowhere)?.next().with_context(nowhere)?;
     let stream = TcpStream::connect_timeout(&target, PATIENCE).with_context(|| {
         format!("no metrics at {address}: start a server with `remora serve kv --metrics {address}`")
     })?;
     let answer = match ask(stream, address) {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => bail!(
-            "{address} takes connections and has not answered for {} seconds: continue its server if it is stopped",
+            "{address} accepts connections and has not answered for {} seconds: continue its server if it is stopped",
             PATIENCE.as_secs()
         ),
-        // Whoever knows no HTTP may hang up after the first bytes: then the question cannot be sent, or the
-        // answer not be read.
+        // A server that does not speak HTTP may close the connection after the first bytes. Then the
+        // request cannot be written or the answer cannot be read; both count as an empty answer.
         asked => asked.unwrap_or_default(),
     };
     let (head, body) = answer.split_once("\r\n\r\n").with_context(|| {
-        format!("what listens at {address} has no metrics: name the address that its `--metrics` has")
+        format!("the server at {address} serves no metrics: give the address of its `--metrics` option")
     })?;
     if !head.starts_with("HTTP/1.1 200") {
         let answer = head.lines().next().unwrap_or_default();
@@ -38,9 +38,9 @@ pub fn look(address: &str) -> Result<Samples> {
     Ok(samples(body))
 }
 
-/// How long connecting may take, and an answer, however slowly it drips.
+/// Time limit for connecting, and another one for reading the whole answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of an answer at most.
+/// Maximum length of an answer in bytes.
 const LONGEST: usize = 4 << 20;
 
 fn ask(mut stream: TcpStream, address: &str) -> io::Result<String> {
@@ -72,10 +72,11 @@ fn samples(body: &str) -> Samples {
     pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
 }
 
-/// A histogram as cumulative counts by upper bound, in seconds, in the order of the bounds.
+/// A histogram in ascending order of bounds: pairs of an upper bound in seconds and the number of values up
+/// to that bound.
 pub type Buckets = Vec<(f64, f64)>;
 
-/// The histograms, by name with the other labels.
+/// Returns the histograms. The key is the name with all labels except `le`.
 pub fn histograms(samples: &Samples) -> BTreeMap<String, Buckets> {
     let mut all = BTreeMap::<String, Buckets>::new();
     for (sample, below) in samples {
@@ -88,7 +89,8 @@ pub fn histograms(samples: &Samples) -> BTreeMap<String, Buckets> {
     all
 }
 
-/// A bucket's histogram and upper bound, if the sample is a bucket.
+/// Returns the histogram name and the upper bound of a sample, or `None` if the sample is not a histogram
+/// bucket.
 pub fn bucket(sample: &str) -> Option<(String, f64)> {
     let (name, labels) = sample.split_once("_bucket{")?;
     let (others, bound) = labels.strip_suffix("\"}")?.rsplit_once("le=\"")?;
@@ -97,7 +99,8 @@ pub fn bucket(sample: &str) -> Option<(String, f64)> {
     Some((if others.is_empty() { name.to_owned() } else { format!("{name}{{{others}}}") }, bound))
 }
 
-/// What was counted between two readings; all of it, if nothing was.
+/// Returns the counts between two readings. If nothing was counted in between, returns the whole counts of
+/// the second reading.
 pub fn lately(before: Option<&Buckets>, now: &Buckets) -> Buckets {
     let earlier = |at: usize| before.and_then(|all| all.get(at)).map_or(0.0, |(_, below)| *below);
     let fresh: Buckets =
@@ -105,14 +108,15 @@ pub fn lately(before: Option<&Buckets>, now: &Buckets) -> Buckets {
     if fresh.last().is_some_and(|(_, count)| *count > 0.0) { fresh } else { now.clone() }
 }
 
-/// The upper bound of so many of the values, such as 0.99. None: there are no values.
+/// Returns the upper bound of the bucket that contains this quantile, where `share` is between 0 and 1.
+/// `None` if the histogram has no values.
 pub fn quantile(buckets: &Buckets, share: f64) -> Option<f64> {
     let count = buckets.last()?.1;
     let found = buckets.iter().find(|(_, below)| *below >= share * count)?;
     (count > 0.0).then_some(found.0)
 }
 
-/// A duration as people read it.
+/// Formats a duration with a unit that fits: us, ms or s.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         s if s.is_infinite() => "longer than all buckets".to_owned(),

@@ -1,5 +1,5 @@
-//! `remora nicd`: the NIC daemon, which owns a NIC and its memory and lends both to programs that it
-//! outlives.
+//! `remora nicd`: runs the NIC daemon, which owns a NIC and its memory, lends both to programs, and
+//! continues when a program ends.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,73 +22,76 @@ use remora_options::{ending, print};
 #[derive(Parser)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  remora nicd\n  remora nicd --socket /run/nic.sock --port udp --address 10.0.0.1 --memory 16g --allow-uid 1000\n  remora serve kv --nicd /run/nic.sock --keep store\n  remora nicd list --socket /run/nic.sock\n  remora nicd end store --socket /run/nic.sock\n\nA program that attaches with a name is kept: killed or stopped, its queue pairs and regions go on. SIGUSR1 prints who is there."
+    after_help = "Examples:\n  remora nicd\n  remora nicd --socket /run/nic.sock --port udp --address 10.0.0.1 --memory 16g --allow-uid 1000\n  remora serve kv --nicd /run/nic.sock --keep store\n  remora nicd list --socket /run/nic.sock\n  remora nicd end store --socket /run/nic.sock\n\nA program that attaches with a name is a kept tenant: its queue pairs and regions keep working when it is killed or stopped. SIGUSR1\nprints the tenants."
 )]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Manage>,
     #[command(flatten)]
     port: PortArgs,
-    /// Socket to listen at [default: remora-nicd.sock in $XDG_RUNTIME_DIR, or in /run/user/UID].
+    /// Socket to listen on [default: remora-nicd.sock in $XDG_RUNTIME_DIR, or in /run/user/UID].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// User that may attach beside the daemon's own; more by repeating it.
+    /// ID of a user that may attach, besides the daemon's own user; may be given several times.
     #[arg(long, value_name = "UID", value_parser = natural::<u32>)]
     allow_uid: Vec<u32>,
-    /// Bytes of regions and queues that a user may have, with k, m or g for 2^10, 2^20 and 2^30.
+    /// Memory for regions and queues per user, in bytes or with suffix k, m or g (2^10, 2^20, 2^30).
     #[arg(long, value_parser = size, default_value = "4g")]
     memory: usize,
-    /// Protection domains of a user, over all of its programs and kept tenants, as the limits below.
+    /// Protection domains per user, counted over all programs and kept tenants of the user, as are the
+    /// following limits.
     #[arg(long, default_value_t = Limits::default().domains, value_parser = natural::<usize>)]
     domains: usize,
-    /// Regions of a user.
+    /// Memory regions per user.
     #[arg(long, default_value_t = Limits::default().regions, value_parser = natural::<usize>)]
     regions: usize,
-    /// Completion queues of a user.
+    /// Completion queues per user.
     #[arg(long, default_value_t = Limits::default().queues, value_parser = natural::<usize>)]
     queues: usize,
-    /// Completion channels of a user.
+    /// Completion channels per user.
     #[arg(long, default_value_t = Limits::default().channels, value_parser = natural::<usize>)]
     channels: usize,
-    /// Queue pairs of a user.
+    /// Queue pairs per user.
     #[arg(long, default_value_t = Limits::default().pairs, value_parser = whole::<usize>(1..=16384))]
     pairs: usize,
-    /// Kernels of a user; the NIC has 32 for all.
+    /// Kernels (programs that run on the NIC) per user; the NIC has space for 32 in total.
     #[arg(long, default_value_t = Limits::default().kernels, value_parser = natural::<usize>)]
     kernels: usize,
-    /// Command portals of 1RMA of a user.
+    /// 1RMA command portals per user.
     #[arg(long, default_value_t = Limits::default().rma_portals, value_parser = whole::<usize>(0..=256))]
     rma_portals: usize,
-    /// Command slots of 1RMA of a user; the NIC has 1024 for all, and users share it in proportion to them.
+    /// 1RMA command slots per user. The NIC has 1024; users share its bandwidth in proportion to their
+    /// slots.
     #[arg(long, default_value_t = Limits::default().rma_slots, value_parser = natural::<usize>)]
     rma_slots: usize,
-    /// Those of a user's slots that may have commands of the latency class.
+    /// 1RMA command slots per user that may carry latency-class commands.
     #[arg(long, default_value_t = Limits::default().rma_latency_slots, value_parser = natural::<usize>)]
     rma_latency_slots: usize,
-    /// Regions of 1RMA of a user; the NIC has 16384 for all.
+    /// 1RMA regions per user; the NIC has 16384 in total.
     #[arg(long, default_value_t = Limits::default().rma_regions, value_parser = natural::<usize>)]
     rma_regions: usize,
-    /// Kept tenants of all users; half of them are shared out evenly among the users that may attach.
+    /// Kept tenants of all users together. Half of them are divided evenly among the users that may attach.
     #[arg(long, default_value_t = Options::default().tenants, value_parser = natural::<usize>)]
     tenants: usize,
-    /// Programs of all users attached at a time; half of these places are shared out in the same way.
+    /// Programs of all users that may be attached at the same time. Half of these places are divided evenly
+    /// among the users that may attach.
     #[arg(long, default_value_t = Options::default().attachments, value_parser = natural::<usize>)]
     attachments: usize,
-    /// Address of an endpoint with counters for Prometheus and `remora top`.
+    /// Address (IP:PORT) of an endpoint with counters for Prometheus and `remora top` [default: none].
     #[arg(long)]
     metrics: Option<SocketAddr>,
-    /// End when the parent process does.
+    /// End when the parent process ends.
     #[arg(long, hide = true)]
     child: bool,
-    /// Say where it listens, and who is there, as JSON.
+    /// Print the socket and port, and the tenants on SIGUSR1, as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Requests to a daemon that runs.
+/// Commands for a running daemon.
 #[derive(Subcommand)]
 enum Manage {
-    /// List the tenants of a running daemon: all of them for its owner and root, else your own.
+    /// List the tenants of a running daemon: all tenants for its owner and root, otherwise your own.
     List {
         #[command(flatten)]
         at: At,
@@ -96,11 +99,12 @@ enum Manage {
         #[arg(long)]
         json: bool,
     },
-    /// End a kept tenant: its program is cut off, and its queue pairs and regions are destroyed.
+    /// End a kept tenant: disconnect its program and destroy its queue pairs and regions.
     End {
-        /// Name of the tenant.
+        /// Name of the tenant, as given with --keep.
         name: String,
-        /// User of the tenant, if it is not yours; only the daemon's owner and root may end it then.
+        /// ID of the tenant's user [default: yours]. Only the daemon's owner and root may end tenants of
+        /// other users.
         #[arg(long, value_parser = natural::<u32>)]
         uid: Option<u32>,
         #[command(flatten)]
@@ -108,7 +112,7 @@ enum Manage {
     },
 }
 
-/// Where the daemon listens.
+/// Option that names the socket of a running daemon.
 #[derive(clap::Args)]
 struct At {
     /// Socket of the daemon [default: remora-nicd.sock in $XDG_RUNTIME_DIR, or in /run/user/UID].
@@ -156,7 +160,7 @@ impl Args {
     }
 }
 
-/// `remora nicd`.
+/// Runs `remora nicd`.
 pub fn run(args: &Args) -> Result<()> {
     if let Some(command) = &args.command {
         return command.run();
@@ -166,7 +170,7 @@ pub fn run(args: &Args) -> Result<()> {
         ending::end_with_parent()?;
     }
     let heard = ending::signals()?.into_iter().chain([SIGUSR1]);
-    let mut signals = Signals::new(heard).context("waiting for signals")?;
+    let mut signals = Signals::new(heard).context("installing signal handlers")?;
     let daemon = Arc::new(Daemon::open(&args.port.device()?, &socket, &args.options())?);
     let counted = Arc::clone(&daemon);
     let endpoint = args
@@ -195,7 +199,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Prints the tenants: a table, or one JSON object a line.
+/// Prints the tenants as a table, or as JSON objects, one on each line.
 fn print_tenants(tenants: &[TenantFacts], as_json: bool) {
     if as_json {
         for tenant in tenants {

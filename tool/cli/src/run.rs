@@ -1,4 +1,4 @@
-//! `remora run`: runs a verbs program that knows nothing of Remora.
+//! `remora run`: runs an unmodified verbs program with Remora's libraries in place of the system's.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -24,41 +24,42 @@ use crate::{broker, capture, unreplaced};
     after_help = "Examples:\n  remora run -- ib_write_bw 127.0.0.1\n  remora run --address 10.0.0.1 -- rping -s -a 10.0.0.1\n  remora run --fault loss.toml --capture run.pcapng -- python3 my_pyverbs.py\n\nThe program ends as it would without Remora: signals and exit status are passed on. The variables that are set are listed in docs/reference/environment.md."
 )]
 pub struct Args {
-    /// Port of the device: auto takes links of shared memory to neighbours and UDP to all others, udp and shm
-    /// one of the two, xdp an interface alone.
+    /// Port of the device: auto uses shared-memory links to programs of this host and UDP to all others;
+    /// udp and shm use only that one; xdp:IF uses the interface IF alone.
     #[arg(long, default_value = "auto", value_name = "auto|udp|shm|xdp:IF")]
     port: PortChoice,
-    /// Addresses of the device, with commas or by repeating it, in the order of its GIDs [default: all of
-    /// this network namespace, the one that the default route leaves from first].
+    /// Addresses of the device in the order of its GIDs, separated by commas or given several times
+    /// [default: all addresses of this network namespace, beginning with the source address of the default
+    /// route].
     #[arg(long, value_delimiter = ',')]
     address: Vec<OwnAddress>,
-    /// Lose, double, delay, reorder or break frames by the rules of this TOML file.
+    /// Drop, duplicate, delay, reorder or corrupt frames by the rules in this TOML file [default: none].
     #[arg(long, value_name = "FILE")]
     fault: Option<PathBuf>,
-    /// Record everything that passes the port in this pcapng file.
+    /// Record all packets of the device in this pcapng file [default: no recording].
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// Bytes of that file at most, with k, m or g for multiples of 1024; frames beyond are counted [default:
-    /// 1g].
+    /// Maximum size of the capture file in bytes, or with suffix k, m or g (multiples of 1024). Later
+    /// frames are counted and not recorded [default: 1g].
     #[arg(long, value_name = "SIZE", requires = "capture", value_parser = remora_host::parse_bytes)]
     capture_limit: Option<u64>,
-    /// The program has the address alone: no broker is started, and no other program can share it.
+    /// Give the program its address alone: no broker is started, and no other program can use the address.
     #[arg(long)]
     alone: bool,
     /// Leave /sys, /dev and the search path as they are: no library is preloaded.
     #[arg(long)]
     no_paths: bool,
-    /// The program and its arguments.
+    /// Program to run, with its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
-/// The name of the link to the libraries in a private folder.
+/// Name of the link to the libraries in a private folder.
 const LINK: &str = "lib";
-/// The library by which programs see the device's paths.
+/// File name of the library that shows the device's paths in /sys and /dev to programs.
 const PRELOAD: &str = "libremora-paths.so";
 
-/// A port, as the variable has it.
+/// A choice of port, in the form of the environment variable [`PORT`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PortChoice(String);
 
@@ -69,24 +70,28 @@ impl std::str::FromStr for PortChoice {
         match text.split_once(':') {
             None if matches!(text, "auto" | "udp" | "shm") => Ok(PortChoice(text.to_owned())),
             Some(("xdp", interface)) if !interface.is_empty() => Ok(PortChoice(text.to_owned())),
-            _ if text.starts_with("xdp") => Err("port xdp needs an interface, as in xdp:eth0".to_owned()),
-            _ => Err("choose auto, udp, shm, or xdp with an interface, as in xdp:eth0".to_owned()),
+            _ if text.starts_with("xdp") => {
+                Err("port xdp needs an interface, for example xdp:eth0".to_owned())
+            }
+            _ => Err("choose auto, udp, shm, or xdp with an interface, for example xdp:eth0".to_owned()),
         }
     }
 }
 
 impl PortChoice {
-    /// Has the program its port alone, whatever else is said?
+    /// Returns whether this kind of port always belongs to one program.
     fn is_alone(&self) -> bool {
         self.0.starts_with("xdp:")
     }
 }
 
-/// `remora run`.
+/// Runs `remora run`.
 pub fn run(args: &Args) -> Result<()> {
-    let Some((program, words)) = args.program.split_first() else { bail!("which program?") };
+    let Some((program, words)) = args.program.split_first() else {
+        bail!("no program given; usage: remora run [OPTIONS] -- PROGRAM [ARGS]")
+    };
     let count = args.address.len();
-    ensure!(count <= GIDS, "a device has {GIDS} addresses at most, and --address names {count}");
+    ensure!(count <= GIDS, "a device has at most {GIDS} addresses, but --address gives {count}");
     check_file_limit()?;
     let installed = libraries()?;
     let link = listable(&installed)?;
@@ -96,7 +101,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let alone = args.alone || args.port.is_alone();
     let address = broker::address(args.address.first().copied());
-    let own = std::env::current_exe().context("finding this command")?;
+    let own = std::env::current_exe().context("finding the path of this executable")?;
     let start = if alone { client::Start::Alone } else { client::Start::Command(own.clone()) };
     let every_address = args.address.is_empty();
     let options = client::Options { start, every_address, ..client::Options::from_environment() };
@@ -104,7 +109,7 @@ pub fn run(args: &Args) -> Result<()> {
         client::start(address, &options)?;
     }
     let preload = Some(libraries.join(PRELOAD)).filter(|preload| !args.no_paths && preload.exists());
-    // They stay while the program runs.
+    // Both folders must exist while the program runs.
     let chosen: Vec<SocketAddr> = args.address.iter().map(|own| own.at(0)).collect();
     let shown = if every_address { &[address][..] } else { &chosen };
     let paths = preload.as_ref().map(|_| client::Paths::open(shown, &options)).transpose()?;
@@ -112,7 +117,7 @@ pub fn run(args: &Args) -> Result<()> {
     command.env_remove(PATHS);
     if let (Some(preload), Some(paths)) = (preload, &paths) {
         command.env(PATHS, paths.folder()).env("LD_PRELOAD", before("LD_PRELOAD", &preload));
-        // Stand-ins for programs that ask the kernel.
+        // This folder has replacements of programs that ask the kernel for devices.
         command.env("PATH", before("PATH", &libraries.join("bin")));
     }
     command.args(words).env(PORT, &args.port.0).env(COMMAND, own);
@@ -140,7 +145,7 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let status =
         ending::pass_on(&mut command).with_context(|| format!("running {}", Path::new(program).display()))?;
-    // An exit drops nothing, and both remove their folders.
+    // process::exit does not run destructors, and both values remove their folders when dropped.
     drop(paths);
     drop(link);
     if !status.success() {
@@ -149,10 +154,10 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of shared memory that a program's queues take at least.
+/// Minimum size in bytes of the shared-memory files that a program's queues need.
 const LEAST_FILE: u64 = 16 << 20;
 
-/// Refuses a limit under which the program would die by SIGXFSZ at its first region or queue.
+/// Fails if `ulimit -f` is so low that SIGXFSZ would kill the program at its first region or queue.
 fn check_file_limit() -> Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if let Some(bytes) = limit.filter(|bytes| *bytes < LEAST_FILE) {
@@ -164,26 +169,28 @@ fn check_file_limit() -> Result<()> {
     Ok(())
 }
 
-/// Addresses as the variable has them.
+/// Returns the addresses in the form of the environment variable [`ADDRESS`].
 fn list(addresses: &[OwnAddress]) -> String {
     let texts: Vec<String> = addresses.iter().map(|own| client::text(own.at(0))).collect();
     texts.join(",")
 }
 
-/// The folder of the libraries: that of the variable, or where this command was installed or built.
+/// Returns the folder of Remora's libraries: the one that [`LIBRARY_PATH`] names or, if it is unset, a
+/// folder beside this executable.
 fn libraries() -> Result<PathBuf> {
     const LIBRARY: &str = "libibverbs.so.1";
     if let Some(named) = std::env::var_os(LIBRARY_PATH).filter(|named| !named.is_empty()) {
         let folder = PathBuf::from(named);
-        // Without it the dynamic linker would take the system's, and the program would find no device.
+        // Without this check the dynamic linker would load the system's library, and the program would find
+        // no device.
         ensure!(
             folder.join(LIBRARY).exists(),
-            "{LIBRARY} is not in {}, which {LIBRARY_PATH} names: run `make dropin`, or unset the variable",
+            "{LIBRARY_PATH} names {}, which has no {LIBRARY}: run `make dropin`, or unset the variable",
             folder.display()
         );
         return Ok(std::path::absolute(folder)?);
     }
-    let own = std::env::current_exe().context("finding this command")?;
+    let own = std::env::current_exe().context("finding the path of this executable")?;
     let folder = own.parent().unwrap_or(Path::new("/"));
     let places = ["", "lib", "../lib/remora", "../dropin/lib"].map(|place| folder.join(place));
     let found = places.into_iter().find(|place| place.join(LIBRARY).exists());
@@ -195,13 +202,14 @@ fn libraries() -> Result<PathBuf> {
     })
 }
 
-/// The dynamic linker splits LD_PRELOAD at blanks and colons, and LD_LIBRARY_PATH at semicolons, too.
+/// Returns whether the dynamic linker would split the path. LD_PRELOAD is split at white space and colons,
+/// LD_LIBRARY_PATH also at semicolons.
 fn has_separator(path: &Path) -> bool {
     path.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || matches!(byte, b':' | b';'))
 }
 
-/// A private folder with a link to the folder of the libraries, if that has a name that cannot stand in a
-/// list of paths. It stays while the program runs.
+/// Returns a private folder with a link to the folder of the libraries, or `None` if the libraries' path
+/// can stand in a list of paths itself. The private folder must exist while the program runs.
 fn listable(libraries: &Path) -> Result<Option<PrivateFolder>> {
     if !has_separator(libraries) {
         return Ok(None);
@@ -221,7 +229,7 @@ fn listable(libraries: &Path) -> Result<Option<PrivateFolder>> {
     })
 }
 
-/// The path before those that a variable has already.
+/// Returns the value of a path-list variable with `first` put before its present paths.
 fn before(variable: &str, first: &Path) -> OsString {
     let mut path = first.as_os_str().to_owned();
     if let Some(others) = std::env::var_os(variable).filter(|others| !others.is_empty()) {

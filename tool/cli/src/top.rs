@@ -1,4 +1,4 @@
-//! `remora top`: the counters of a running server, as rates, from its Prometheus endpoint.
+//! `remora top`: shows the counters of a running server and their rates, read from its Prometheus endpoint.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
@@ -25,21 +25,21 @@ use remora_options::escape::shown;
     after_help = "Examples:\n  remora serve kv --metrics 127.0.0.1:9464 &\n  remora top 127.0.0.1:9464\n  remora top 127.0.0.1:9464 --once\n\nKeys: q or Ctrl-C ends, z hides counters that do not move."
 )]
 pub struct Args {
-    /// Address of the server's metrics endpoint.
+    /// Metrics endpoint of the server (HOST:PORT).
     #[arg(default_value = "127.0.0.1:9464")]
     address: String,
-    /// Seconds between two readings of the counters.
+    /// Seconds between two readings of the counters, from 0.1 to 3600.
     #[arg(long, default_value_t = 1.0, value_parser = seconds(0.1..=3600.0), conflicts_with = "once")]
     interval: f64,
-    /// Print the counters once, as text, and end.
+    /// Print the counters once as text and end.
     #[arg(long)]
     once: bool,
 }
 
-/// `remora top`.
+/// Runs `remora top`.
 pub fn run(args: &Args) -> Result<()> {
     if !(args.once || io::stdout().is_terminal() && io::stdin().is_terminal()) {
-        bail!("a screen of counters takes a terminal: run it in one, or print them with --once");
+        bail!("the live display needs a terminal: use --once to print the counters as text");
     }
     let first = look(&args.address)?;
     if args.once {
@@ -50,10 +50,11 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&ended)).context("waiting for signals")?;
+        signal_hook::flag::register(signal, Arc::clone(&ended)).context("installing signal handlers")?;
     }
-    // It restores the terminal when this program panics, too.
-    let mut terminal = ratatui::try_init().context("taking the terminal: print the counters with --once")?;
+    // try_init also installs a panic hook that restores the terminal.
+    let mut terminal =
+        ratatui::try_init().context("opening the terminal (use --once to print the counters as text)")?;
     let watched = watch(args, first, &mut terminal, &ended);
     ratatui::restore();
     watched
@@ -64,10 +65,10 @@ fn sample_line(name: &str, value: f64) -> String {
     format!("{} {value}", shown(name.as_bytes()))
 }
 
-/// Time between two looks for a signal.
+/// Interval between two checks whether a signal has arrived.
 const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 
-/// Does this key end it? In raw mode Ctrl-C is a key, and no signal.
+/// Returns whether the key ends the command. In raw mode Ctrl-C arrives as a key, not as a signal.
 fn ends(key: &KeyEvent) -> bool {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
@@ -125,13 +126,14 @@ fn table(args: &Args, before: &Samples, now: &Samples, span: f64, all: bool) -> 
         .block(Block::bordered().title(title))
 }
 
-/// A rate: one that is below 10 with its fraction, such as the seconds of each second that a window was full.
+/// Formats a rate per second. Rates below 10 keep two decimals, for example the fraction of each second in
+/// which a window was full.
 fn per_second(rate: f64) -> String {
     if rate != 0.0 && rate.abs() < 10.0 { format!("{rate:.2}/s") } else { format!("{rate:.0}/s") }
 }
 
-/// A line for each histogram that has counted anything: what half and 99 % of its values did not exceed
-/// between the two readings, or since the program's start if nothing was counted then.
+/// Returns one line for each histogram with values: its median and 99th percentile between the two
+/// readings, or since the start of the program if nothing was counted in between.
 fn delays(before: &Samples, now: &Samples) -> Vec<[String; 3]> {
     let (before, now) = (histograms(before), histograms(now));
     let lines = now.into_iter().filter_map(|(name, buckets)| {

@@ -1,4 +1,5 @@
-//! Programs into which no library of Remora's is loaded, as far as their file shows it.
+//! Recognises programs into which the dynamic linker does not load Remora's libraries, by their executable
+//! file.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -6,14 +7,15 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a file that are read: its header and the program headers of every usual linker.
+/// Number of bytes read from a file. They include the ELF header and the program headers that common
+/// linkers write.
 const BEGIN: u64 = 4096;
 /// `PT_INTERP`: the segment that names the dynamic linker.
 const INTERPRETER: u32 = 3;
-/// The set-user-ID and the set-group-ID bit.
+/// Mode bits set-user-ID and set-group-ID.
 const OTHER_RIGHTS: u32 = 0o6000;
 
-/// Why the program of this name will find no device; `None`: nothing is known against it.
+/// Returns the reason why the program will find no Remora device, or `None` if no reason is known.
 pub fn reason(program: &OsStr) -> Option<String> {
     let path = found(program, &std::env::var_os("PATH").unwrap_or_default())?;
     let file = File::open(&path).ok()?;
@@ -34,7 +36,7 @@ pub fn reason(program: &OsStr) -> Option<String> {
     ))
 }
 
-/// The file that is executed for this name.
+/// Returns the file that the shell would execute for this name.
 fn found(program: &OsStr, path: &OsStr) -> Option<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {
         return Some(program.into());
@@ -51,8 +53,8 @@ fn has_other_rights(metadata: &Metadata) -> bool {
     metadata.mode() & OTHER_RIGHTS != 0 && metadata.uid() != own
 }
 
-/// True for an ELF file of 64 bits that names no dynamic linker; `None` for another kind of file, such as a
-/// script.
+/// Returns whether a 64-bit ELF file names no dynamic linker. `None` for any other kind of file, such as a
+/// script, and if the program headers lie beyond `file`.
 fn is_static(file: &[u8]) -> Option<bool> {
     let is_elf = file.starts_with(b"\x7fELF\x02\x01");
     let number = |at: usize| Some(u16::from_le_bytes(file.get(at..at + 2)?.try_into().ok()?));
@@ -62,7 +64,7 @@ fn is_static(file: &[u8]) -> Option<bool> {
         let at = headers.checked_add(index * size)?;
         Some(u32::from_le_bytes(file.get(at..at.checked_add(4)?)?.try_into().ok()?))
     });
-    // A header behind what was read may be the one.
+    // An unread program header could name the dynamic linker, so the result is then `None`.
     all.try_fold(true, |none, kind| Some(none && kind? != INTERPRETER))
 }
 

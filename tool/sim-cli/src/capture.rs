@@ -1,4 +1,4 @@
-//! Captures of ports: a pcapng file each, with the times of the simulation.
+//! Captures of simulated ports: one pcapng file for each port, with simulated times.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -10,7 +10,7 @@ use remora_host::{FrameFile, PacketDirection};
 use remora_scenario::record::{Frame, FrameBytes, PortName};
 use remora_scenario::units::Size;
 
-/// `NODE:PORT`, or `NODE:PORT=FILE`.
+/// An argument of `--capture`: `NODE:PORT` or `NODE:PORT=FILE`.
 #[derive(Clone, Debug)]
 pub struct CaptureArg {
     pub port: PortName,
@@ -22,20 +22,20 @@ impl FromStr for CaptureArg {
 
     fn from_str(text: &str) -> Result<CaptureArg, String> {
         match text.split_once('=') {
-            Some((_, "")) => Err("the capture has no file behind `=`: name one, or drop the `=`".into()),
+            Some((_, "")) => Err("the capture has no file after `=`: name one, or remove the `=`".into()),
             Some((port, file)) => Ok(CaptureArg { port: port.parse()?, file: Some(file.into()) }),
             None => Ok(CaptureArg { port: text.parse()?, file: None }),
         }
     }
 }
 
-/// The file of one port.
+/// The capture of one port.
 struct Capture {
     port: PortName,
     path: PathBuf,
-    /// `None` behind a failure.
+    /// The open file. `None` after an error and after the end of the run.
     file: Option<FrameFile<BufWriter<File>>>,
-    /// Frames that came when the file was full.
+    /// Number of frames that were left out because the file was full.
     missing: u64,
 }
 
@@ -46,7 +46,8 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Makes the files: in `folder`, or here, where none is named.
+    /// Creates the files. A capture without a file name is created in `folder`, or in the working directory
+    /// if that is `None`.
     pub fn create(asked: &[CaptureArg], folder: Option<&Path>, limit: Size) -> Result<Captures> {
         let mut list: Vec<Capture> = Vec::new();
         for CaptureArg { port, file } in asked {
@@ -56,7 +57,7 @@ impl Captures {
                 None => folder.map_or(PathBuf::from(&own), |folder| folder.join(&own)),
             };
             if list.iter().any(|other| other.path == path) {
-                bail!("two captures go to {}: name another file for one", path.display());
+                bail!("two captures have the same file {}: give one of them another file", path.display());
             }
             let made = File::create(&path)
                 .and_then(|file| FrameFile::new(BufWriter::new(file), &format!("port {port}")))
@@ -66,10 +67,10 @@ impl Captures {
         Ok(Captures { list, limit })
     }
 
-    /// Adds a frame, if the capture is not full.
+    /// Adds a frame unless the capture is full.
     ///
     /// # Errors
-    /// That of writing the file, which then ends.
+    /// Fails if the file cannot be written. The capture then ends.
     pub fn add(&mut self, number: usize, frame: &Frame<'_>) -> Result<(), (PathBuf, io::Error)> {
         let Capture { port, path, file: place, missing } = &mut self.list[number];
         let Some(file) = place else { return Ok(()) };
@@ -79,9 +80,7 @@ impl Captures {
         if *missing > 0 || file.bytes_with(len) > self.limit.0 {
             if *missing == 0 {
                 let (us, limit) = (frame.time_ns as f64 / 1e3, self.limit);
-                eprintln!(
-                    "the capture at {port} is full at {us:.3} us: --capture-limit is {limit}, raise it"
-                );
+                eprintln!("the capture of {port} is full at {us:.3} us: increase --capture-limit ({limit})");
             }
             *missing += 1;
             return Ok(());
@@ -97,7 +96,7 @@ impl Captures {
         })
     }
 
-    /// Writes what was recorded so far.
+    /// Writes all buffered frames to the files.
     pub fn flush(&mut self) -> Result<()> {
         for Capture { path, file, .. } in &mut self.list {
             file.as_mut().map_or(Ok(()), FrameFile::flush).with_context(|| cannot_write(path))?;
@@ -105,13 +104,13 @@ impl Captures {
         Ok(())
     }
 
-    /// Ends the files, and says where they are.
+    /// Completes the files and prints their names.
     pub fn end(&mut self) -> Result<()> {
         for Capture { port, path, file, missing } in &mut self.list {
             let Some(file) = file.take() else { continue };
             let frames = file.frames();
             file.finish(*missing).with_context(|| cannot_write(path))?;
-            eprintln!("captured at {port}: {frames} frames, in {}", path.display());
+            eprintln!("captured {frames} frames of {port} in {}", path.display());
         }
         Ok(())
     }

@@ -1,25 +1,27 @@
-//! What is drawn of slowdowns: by the size of flows, and how many lie below.
+//! Charts of slowdowns: by flow size, and as a distribution.
 
 use remora_plot::{Line, Plot};
 
 use super::summary::quantile;
 
-/// Flows of one run: bytes and slowdown of each.
+/// The flows of one run.
 pub struct Series {
-    /// What the legend says.
+    /// Name in the legend.
     pub name: String,
-    /// Its flows.
+    /// Size in bytes and slowdown of each flow.
     pub flows: Vec<(u64, f64)>,
 }
 
-/// Groups of sizes with about as many flows each.
+/// Number of size groups. All groups have about the same number of flows.
 const GROUPS: usize = 10;
-/// Steps between a slowdown and ten times as much.
+/// Number of histogram steps per factor of ten of the slowdown.
 const STEPS: i32 = 40;
-/// Slowdowns that are written below the axis: 1, 2 and 5 of each power of ten, by their steps.
+/// Labels of the axis: 1, 2 and 5 in each power of ten. Each pair is a step within the power of ten and the
+/// digit there.
 const WRITTEN: [(i32, u32); 3] = [(0, 1), (12, 2), (28, 5)];
 
-/// The median and the 99th percentile of the slowdown, for groups of flows by size that all runs share.
+/// Returns a chart of the median and the 99th percentile of the slowdown, for groups of flows by size. The
+/// groups are the same for all runs.
 pub fn by_size(all: &[Series]) -> Plot<'static> {
     let bounds = bounds(all.iter().flat_map(|series| series.flows.iter().map(|(size, _)| *size)).collect());
     let of = |series: &Series, group: usize, part: f64| {
@@ -43,7 +45,7 @@ pub fn by_size(all: &[Series]) -> Plot<'static> {
     }
 }
 
-/// The share of flows whose slowdown is not above a value.
+/// Returns a chart of the share of flows up to each slowdown.
 pub fn distribution(all: &[Series]) -> Plot<'static> {
     let slowdowns = || all.iter().flat_map(|series| series.flows.iter().map(|(_, slowdown)| *slowdown));
     let step = |slowdown: f64| (slowdown.log10() * f64::from(STEPS)).ceil() as i32;
@@ -74,7 +76,7 @@ pub fn distribution(all: &[Series]) -> Plot<'static> {
     }
 }
 
-/// The largest size of each group.
+/// Returns the largest size in each group.
 fn bounds(mut sizes: Vec<u64>) -> Vec<u64> {
     sizes.sort_unstable();
     let count = sizes.len();
@@ -85,7 +87,7 @@ fn bounds(mut sizes: Vec<u64>) -> Vec<u64> {
     bounds
 }
 
-/// A number of bytes in a few letters.
+/// Formats a number of bytes with at most a few characters, such as 12K.
 fn short(bytes: u64) -> String {
     let (number, unit) = match bytes {
         0..1_000 => (bytes as f64, ""),

@@ -1,4 +1,4 @@
-//! `remora sim convert` and `check`: what a scenario is.
+//! `remora sim convert` and `remora sim check`: write a scenario as TOML, and check it.
 
 use std::io::Write as _;
 
@@ -8,7 +8,7 @@ use remora_scenario::run::Run;
 
 use super::{ScenarioArgs, load};
 
-/// Which scenario.
+/// Arguments of `remora sim convert` and `remora sim check`.
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(
@@ -19,17 +19,17 @@ pub struct Args {
     scenario: ScenarioArgs,
 }
 
-/// Writes the scenario as TOML to standard output. What is odd about its files goes to standard error.
+/// Writes the scenario as TOML to standard output, and warnings about its files to standard error.
 pub fn convert(args: &Args) -> Result<()> {
     let loaded = load::load(&args.scenario)?;
     loaded.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     let text = own::to_toml(&loaded.scenario).map_err(anyhow::Error::msg)?;
-    // A reader that leaves is no fault.
+    // A reader that closes the pipe early is not an error.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
 }
 
-/// Says what the scenario is, after everything was made that its run needs.
+/// Creates everything that a run needs, and then prints the size of the scenario.
 pub fn check(args: &Args) -> Result<()> {
     let loaded = load::load(&args.scenario)?;
     loaded.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));

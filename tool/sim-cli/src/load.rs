@@ -1,4 +1,4 @@
-//! Scenarios from files of four kinds, with the files that they name.
+//! Loads scenarios from files of the four supported formats, and the files that they refer to.
 
 use std::path::{Path, PathBuf};
 
@@ -11,28 +11,30 @@ use remora_scenario::{FILE_MAX, Scenario, Source, Warning};
 
 use super::ScenarioArgs;
 
-/// A scenario and what was odd about its files.
+/// A scenario and the warnings about its files.
 pub struct Loaded {
     pub scenario: Scenario,
     pub warnings: Vec<Warning>,
 }
 
-/// Reads the scenario that the arguments name.
+/// Loads the scenario that the arguments select.
 pub fn load(args: &ScenarioArgs) -> Result<Loaded> {
-    let path = args.scenario.as_deref().context("which scenario? Give a file")?;
+    let path = args.scenario.as_deref().context("no scenario given: name a file")?;
     let text = read(path)?;
     let name = path.display().to_string();
     let source = Source::new(&name, &text);
     let kind = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let kind = kind.to_ascii_lowercase();
     if kind != "cm" && !args.options.is_empty() {
-        bail!("options behind `--` are htsim's, for a connection matrix (.cm): leave them out");
+        bail!("options after `--` are for htsim's connection matrices (.cm) only: leave them out");
     }
     let mut loaded = match kind.as_str() {
         "toml" => from_toml(path, source, &args.set)?,
         "cm" => from_htsim(path, source, &args.options)?,
         "topo" => {
-            bail!("{name} is a topology: name it in a scenario as network = {{ kind = \"file\", path = … }}")
+            bail!(
+                "{name} is a topology, not a scenario: refer to it from a scenario by network = {{ kind = \"file\", path = … }}"
+            )
         }
         _ => from_config(path, source, args.control)?,
     };
@@ -54,12 +56,12 @@ pub fn load(args: &ScenarioArgs) -> Result<Loaded> {
     Ok(loaded)
 }
 
-/// The scenario with the keys that `--set` names.
+/// Returns the scenario with the changes of `--set`.
 fn changed(scenario: &Scenario, changes: &[Change]) -> Result<Scenario> {
     change::apply(scenario, changes).map_err(anyhow::Error::msg).context("--set")
 }
 
-/// Flows take the paths of a table.
+/// Replaces the load balancing of the scenario by the paths in a table.
 fn replay(scenario: &mut Scenario, path: &Path, run: u32) -> Result<()> {
     let (text, name) = (read(path)?, path.display().to_string());
     let topology = scenario.topology()?;
@@ -69,12 +71,15 @@ fn replay(scenario: &mut Scenario, path: &Path, run: u32) -> Result<()> {
     Ok(())
 }
 
-/// The text of a file.
+/// Reads a text file. Bytes that are not UTF-8 are replaced.
+///
+/// # Errors
+/// Fails if the file cannot be read, is too long, or is in UTF-16.
 pub fn read(path: &Path) -> Result<String> {
     let name = path.display();
     let len = std::fs::metadata(path).with_context(|| format!("cannot read {name}"))?.len();
     if len > FILE_MAX as u64 {
-        bail!("{name} has {len} bytes, and the limit is {FILE_MAX}: cut it");
+        bail!("{name} has {len} bytes, more than the maximum of {FILE_MAX}: shorten it");
     }
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
@@ -83,7 +88,8 @@ pub fn read(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The file of this name, seen from the working directory, the folder of `by`, or the folder above that.
+/// Finds the file `name` that the file `by` refers to: in the working directory, in the folder of `by`, or
+/// in the folder above that.
 pub fn find(by: &Path, name: &str) -> Result<PathBuf> {
     let folder = by.parent().unwrap_or(Path::new(""));
     let above = folder.parent().map(|above| above.join(name));
@@ -91,13 +97,13 @@ pub fn find(by: &Path, name: &str) -> Result<PathBuf> {
     let found = places.into_iter().flatten().find(|place| place.is_file());
     found.with_context(|| {
         format!(
-            "{} names {name}, which is neither here, nor beside it, nor in the folder above",
+            "{} refers to {name}, which is neither in the working directory, nor beside it, nor in the folder above",
             by.display()
         )
     })
 }
 
-/// What is set may name other files, so it comes before them.
+/// Loads a TOML file. The changes are applied first, because they may name other files.
 fn from_toml(path: &Path, source: Source<'_>, set: &[Change]) -> Result<Loaded> {
     let read_scenario = own::parse(source)?;
     let (scenario, mut warnings) = (read_scenario.value, read_scenario.warnings);
@@ -133,7 +139,10 @@ fn from_config(path: &Path, source: Source<'_>, control: Option<ControlName>) ->
     let mut warnings = config.warnings;
     let named = |key: &str| {
         let name = config.value.text(key).with_context(|| {
-            format!("{} has no {key}: is it a configuration of HPCC's or ConWeave's program?", path.display())
+            format!(
+                "{} has no {key}: it is not a configuration of HPCC's or ConWeave's simulator",
+                path.display()
+            )
         })?;
         Ok::<_, anyhow::Error>((name.to_owned(), read(&find(path, name)?)?))
     };

@@ -1,4 +1,4 @@
-//! `remora-sim`: a data center around the real NIC, in simulated time (`remora sim`).
+//! `remora-sim`: simulates a data center with the real NIC at every host (`remora sim`).
 
 #![cfg_attr(
     not(test),
@@ -44,13 +44,13 @@ enum Command {
     Sim(Args),
 }
 
-/// `remora sim SCENARIO`, or one of its verbs.
+/// Arguments of `remora sim`: a scenario to run, or a subcommand.
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  remora sim examples/irn.toml\n  remora sim examples/irn.toml --transport roce+pfc --seed 2 --out roce --json\n  remora sim examples/incast-pfc.toml --capture 130:1\n  remora sim config.txt --control dcqcn\n  remora sim permutation.cm -- -nodes 128 -mtu 1000 -q 10000\n  remora sim examples/irn.toml --set workload.0.traffic.load=0.9 --set network.rate=100Gbps\n  remora sim check scenario.toml\n\nA scenario is a TOML file of Remora, a configuration of HPCC's or ConWeave's ns-3 program, or a connection matrix\n(.cm) of htsim, whose options follow behind `--`. Exit status 3: flows did not finish, or a watcher found something."
+    after_help = "Examples:\n  remora sim examples/irn.toml\n  remora sim examples/irn.toml --transport roce+pfc --seed 2 --out roce --json\n  remora sim examples/incast-pfc.toml --capture 130:1\n  remora sim config.txt --control dcqcn\n  remora sim permutation.cm -- -nodes 128 -mtu 1000 -q 10000\n  remora sim examples/irn.toml --set workload.0.traffic.load=0.9 --set network.rate=100Gbps\n  remora sim check scenario.toml\n\nA scenario is a TOML file of Remora, a configuration of HPCC's or ConWeave's ns-3 program, or a connection matrix\n(.cm) of htsim, whose options follow after `--`. Exit status 3: flows did not finish, or a watcher found something."
 )]
 struct Args {
     #[command(subcommand)]
@@ -61,54 +61,56 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Write a scenario as a TOML file of Remora.
+    /// Write a scenario of any supported format as a TOML file of Remora.
     Convert(convert::Args),
-    /// Tell whether a scenario can run, and what it is.
+    /// Check whether a scenario can run, and print its size.
     Check(convert::Args),
-    /// Run scenarios of other simulators beside the completion times that these gave.
+    /// Run scenarios of other simulators and compare the flow completion times.
     Compare(compare::Args),
-    /// Run a scenario with all combinations of some of its keys' values.
+    /// Run a scenario with all combinations of given values of some keys.
     Sweep(sweep::Args),
-    /// Draw runs or a sweep.
+    /// Draw the results of runs or of a sweep.
     Plot(plot::Args),
 }
 
-/// Exit status of runs with unfinished flows or findings, and of comparisons that do not hold.
+/// Exit status of runs with unfinished flows or findings, and of comparisons with a result outside its
+/// bound.
 const INCOMPLETE: i32 = 3;
 
-/// Which scenario.
+/// Options that select a scenario and change it.
 #[derive(clap::Args, Default)]
 #[group(skip)]
 struct ScenarioArgs {
-    /// The scenario's file
+    /// Scenario file
     #[arg(required = true)]
     scenario: Option<PathBuf>,
 
-    /// Run it with another congestion control: none, dcqcn, dcqcn-ns3, timely or timely-patched
+    /// Congestion control: none, dcqcn, dcqcn-ns3, timely or timely-patched [default: the scenario's]
     #[arg(long, value_name = "NAME", value_parser = |name: &str| name.parse::<ControlName>())]
     control: Option<ControlName>,
 
-    /// Run it with another transport, such as irn, roce or roce+pfc
+    /// Transport, such as irn, roce or roce+pfc [default: the scenario's]
     #[arg(long, value_name = "NAME", value_parser = |name: &str| name.parse::<TransportName>())]
     transport: Option<TransportName>,
 
-    /// Set a key of the scenario, such as workload.0.traffic.load=0.7; may be given several times
+    /// Set a key of the scenario, for example workload.0.traffic.load=0.7; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = |text: &str| text.parse::<Change>())]
     set: Vec<Change>,
 
-    /// Paths that the flows took in another program: a table of htsim's or ns-3's
+    /// Table of htsim or ns-3 with the paths that flows take [default: paths by the scenario's load
+    /// balancing]
     #[arg(long, value_name = "FILE")]
     paths: Option<PathBuf>,
 
-    /// Which run of the table of paths
+    /// Number of the run in the table of paths
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = natural::<u32>)]
     paths_run: u32,
 
-    /// Seed of everything random, instead of the scenario's
+    /// Seed of all random choices [default: the scenario's]
     #[arg(long, value_parser = natural::<u64>)]
     seed: Option<u64>,
 
-    /// htsim's options, for a connection matrix
+    /// Options of htsim, for a connection matrix
     #[arg(last = true, value_name = "OPTIONS")]
     options: Vec<String>,
 }
@@ -117,7 +119,7 @@ fn main() -> ExitCode {
     program::start(Program::Sim, |_| None, |Cli { command: Command::Sim(args) }| run(args))
 }
 
-/// `remora sim`.
+/// Runs `remora sim`.
 fn run(args: Args) -> Result<()> {
     match args.verb {
         None => run::run(&args.run),

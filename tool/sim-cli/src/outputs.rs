@@ -1,4 +1,4 @@
-//! Files that grow while a run goes on. Each line is whole.
+//! Output files that are written while a run continues. They only ever contain whole lines.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -18,29 +18,30 @@ use serde_json::{Value, json};
 use super::saved::SUMMARY;
 use super::summary::Summary;
 
-/// The columns of `flows.csv`.
+/// Column names of `flows.csv`.
 const HEAD: &str = "id,src,dst,bytes,start_ps,fct_ps,alone_ps,slowdown,status\n";
 
-/// What is written of a run.
+/// The output files of a run.
 pub struct Outputs {
     flows: Option<BufWriter<File>>,
-    /// The same in the format that the scenario asks for.
+    /// File of completed flows in the format of another simulator, if the scenario requests one.
     foreign: Option<(BufWriter<File>, OutputFormat)>,
     folder: Option<std::path::PathBuf>,
     json: bool,
-    /// Held until the end.
+    /// Lock of the folder, which is released when the value is dropped.
     _lock: Option<File>,
 }
 
 impl Outputs {
-    /// Makes the folder and its files.
+    /// Creates the folder and its files.
     pub fn create(folder: Option<&Path>, scenario: &Scenario, json: bool) -> Result<Outputs> {
         let Some(folder) = folder else {
             return Ok(Outputs { flows: None, foreign: None, folder: None, json, _lock: None });
         };
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let lock = lock(folder)?;
-        // A summary says that all else is whole: that of an earlier run goes first.
+        // The summary states that all other files are complete, so the one of an earlier run is removed
+        // first.
         match std::fs::remove_file(folder.join(SUMMARY)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("cannot write into {}", folder.display()));
@@ -66,7 +67,7 @@ impl Outputs {
         Ok(Outputs { flows: Some(flows), foreign, folder: Some(folder.to_owned()), json, _lock: Some(lock) })
     }
 
-    /// A flow has ended.
+    /// Writes a completed flow to all outputs.
     pub fn flow(&mut self, row: &Row) -> Result<()> {
         if let Some(flows) = &mut self.flows {
             flows.write_all(line(row).as_bytes())?;
@@ -82,7 +83,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// The run is over. The summary is written last, and as a whole.
+    /// Writes the unfinished flows and then the summary, which is the last file of a run.
     pub fn end(&mut self, run: &Run, summary: &Summary) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let mut text = String::from("id,src,dst,bytes,start_ps,done_bytes\n");
@@ -97,7 +98,7 @@ impl Outputs {
     }
 }
 
-/// Two runs do not write into one folder at the same time: the folder is locked while its file is open.
+/// Locks the folder as long as the returned file is open, so that no other run writes into it.
 fn lock(folder: &Path) -> Result<File> {
     let shown = folder.display();
     let file = File::open(folder).with_context(|| format!("cannot open {shown}"))?;

@@ -1,4 +1,4 @@
-//! `remora sim plot`: what runs and sweeps came to, as SVG.
+//! `remora sim plot`: draws the results of runs and sweeps as SVG.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::load;
 use super::saved::Saved;
 use super::sweep::TABLE;
 
-/// What is drawn.
+/// Arguments of `remora sim plot`.
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(
@@ -23,25 +23,25 @@ pub struct Args {
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
 
-    /// The axis of a sweep that is drawn over; without it, the longest one that has numbers and is not the
-    /// seed
+    /// Axis of a sweep for the horizontal axis [default: the axis with the most numeric values, except the
+    /// seed]
     #[arg(long, value_name = "KEY")]
     axis: Option<String>,
 
-    /// The file; without it, plot.svg in the first folder
+    /// File to write [default: plot.svg in the first folder]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// Draws them, and says where.
+/// Draws the results and prints the name of the file.
 pub fn run(args: &Args) -> Result<()> {
     let path = args.out.clone().unwrap_or_else(|| args.folders[0].join("plot.svg"));
     let sweeps = args.folders.iter().filter(|folder| folder.join(TABLE).is_file()).count();
     match (sweeps, &args.axis) {
-        (0, Some(axis)) => bail!("--axis {axis} is for a sweep, and these are runs: leave it out"),
+        (0, Some(axis)) => bail!("--axis {axis} is only for sweeps, and these are runs: leave it out"),
         (0, None) => draw_runs(&args.folders, &path)?,
         (1, axis) if args.folders.len() == 1 => draw_sweep(&args.folders[0], axis.as_deref(), &path)?,
-        _ => bail!("a sweep is drawn alone: give its folder, or the folders of runs"),
+        _ => bail!("a sweep is drawn by itself: give either one folder of a sweep, or folders of runs"),
     }
     print::line(path.display());
     Ok(())
@@ -50,12 +50,12 @@ pub fn run(args: &Args) -> Result<()> {
 fn draw_runs(folders: &[PathBuf], path: &Path) -> Result<()> {
     let all: Vec<Series> = folders.iter().map(|folder| flows_of(folder)).collect::<Result<_>>()?;
     if all.iter().all(|series| series.flows.is_empty()) {
-        bail!("no flow of {} has ended: there is nothing to draw", folders[0].display());
+        bail!("nothing to draw: no flow of {} has finished", folders[0].display());
     }
     plot::write(path, &[&charts::by_size(&all), &charts::distribution(&all)])
 }
 
-/// Size and slowdown of each flow in the folder of a run.
+/// Returns the size and slowdown of each flow in the folder of a run.
 fn flows_of(folder: &Path) -> Result<Series> {
     Saved::read(folder)?;
     let path = folder.join("flows.csv");
@@ -72,7 +72,7 @@ fn flows_of(folder: &Path) -> Result<Series> {
         Some((words.get(bytes)?.parse().ok()?, words.get(slowdown)?.parse().ok()?))
     };
     let flows = (2..).zip(lines).map(|(number, line)| {
-        flow(line).with_context(|| format!("{shown}:{number}: is no flow: run the scenario again"))
+        flow(line).with_context(|| format!("{shown}:{number}: not a flow: run the scenario again"))
     });
     let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
     Ok(Series { name, flows: flows.collect::<Result<_>>()? })
@@ -82,7 +82,7 @@ fn flows_of(folder: &Path) -> Result<Series> {
 struct Table {
     /// Keys of the axes.
     axes: Vec<String>,
-    /// Values of the axes, mean and 99th percentile of the slowdown.
+    /// Values of the axes, and the mean and 99th percentile of the slowdown.
     rows: Vec<(Vec<String>, [f64; 2])>,
 }
 
@@ -113,7 +113,7 @@ impl Table {
             Some((cells.get(..count)?.to_vec(), [number(mean)?, number(p99)?]))
         };
         let read = (2..).zip(rows).map(|(number, cells)| {
-            row(&cells).with_context(|| format!("{shown}:{number}: is no run: run the sweep again"))
+            row(&cells).with_context(|| format!("{shown}:{number}: not a run: run the sweep again"))
         });
         let rows: Vec<_> = read.collect::<Result<_>>()?;
         if rows.is_empty() || count == 0 {
@@ -122,7 +122,7 @@ impl Table {
         Ok(Table { axes: head[..count].to_vec(), rows })
     }
 
-    /// Values of an axis, in the order of the table.
+    /// Returns the values of an axis in the order of the table.
     fn values(&self, axis: usize) -> Vec<String> {
         let mut values = Vec::new();
         for (cells, _) in &self.rows {
@@ -133,18 +133,20 @@ impl Table {
         values
     }
 
-    /// The axis with the most values that are numbers; the first if there is none. Seeds are no axis to see.
+    /// Returns the axis with the most numeric values, or the first axis if none has any. Seeds do not
+    /// count.
     fn longest(&self) -> usize {
         let numbers = |axis: &usize| {
             let values = self.values(*axis);
             let all = self.axes[*axis] != "seed" && values.iter().all(|value| value.parse::<f64>().is_ok());
             if all { values.len() } else { 0 }
         };
-        // The first of equals.
+        // max_by_key returns the last of equal elements, so the axes are reversed to prefer the first one.
         (0..self.axes.len()).rev().max_by_key(numbers).unwrap_or(0)
     }
 
-    /// Over an axis: a line for each combination of the others, seeds averaged.
+    /// Returns a chart over one axis, with one line for each combination of the other axes. Values of
+    /// different seeds are averaged.
     fn plot<'a>(&'a self, over: usize, title: &'a str, column: usize) -> Plot<'a> {
         let labels = self.values(over);
         let mut sums: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
@@ -165,7 +167,7 @@ impl Table {
     }
 }
 
-/// The cells of a line of CSV (RFC 4180, without line ends in cells).
+/// Returns the cells of a line of CSV (RFC 4180, without line breaks in cells).
 fn cells(line: &str) -> Vec<String> {
     let (mut cells, mut quoted) = (vec![String::new()], false);
     let mut letters = line.chars().peekable();

@@ -1,4 +1,4 @@
-//! How far a run is: a bar for a person, lines of JSON for a program.
+//! Shows the progress of a run: a bar on a terminal, or JSON lines.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use serde_json::json;
 
 use super::summary::Summary;
 
-/// Between two displays.
+/// Minimum time between two updates.
 const OFTEN: Duration = Duration::from_millis(250);
 
-/// Where progress is shown.
+/// The progress display of a run.
 pub struct Display {
     bar: Option<ProgressBar>,
     json: bool,
@@ -22,7 +22,7 @@ pub struct Display {
 }
 
 impl Display {
-    /// For so many flows.
+    /// Creates a display for a run with this number of flows.
     pub fn new(json: bool, flows: usize) -> Result<Display> {
         let template = "{spinner} {wide_bar} {pos}/{len} flows {msg} {elapsed}, {eta} left";
         let bar = (!json && std::io::stderr().is_terminal())
@@ -36,7 +36,7 @@ impl Display {
         Ok(Display { bar, json, started: now, shown: now })
     }
 
-    /// Shows it, if it is time.
+    /// Updates the display if the last update is old enough.
     pub fn show(&mut self, progress: &Progress, summary: &Summary) -> Result<()> {
         if self.shown.elapsed() < OFTEN {
             return Ok(());
@@ -57,20 +57,20 @@ impl Display {
                 "progress": { "time_us": us, "flows_done": progress.flows.0, "flows": progress.flows.1,
                     "hops": progress.hops, "hops_per_s": rate, "slowdown_p50": p50, "slowdown_p99": p99 }
             });
-            // A reader that leaves is no fault.
+            // A reader that closes the pipe early is not an error.
             let _ = writeln!(std::io::stdout(), "{line}");
         }
         Ok(())
     }
 
-    /// The run is over.
+    /// Removes the bar at the end of the run.
     pub fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 
-    /// Since the start.
+    /// Returns the real time since the start of the run.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }

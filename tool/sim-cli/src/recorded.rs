@@ -1,4 +1,4 @@
-//! What a run records beside its flows, in files that grow meanwhile.
+//! Files that a run records besides its flows, and writes while it continues.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,19 +13,19 @@ use remora_scenario::units::Size;
 
 use super::capture::{CaptureArg, Captures};
 
-/// Files of outputs, and captures.
+/// Output files and captures.
 struct Files {
     outputs: BTreeMap<Output, (PathBuf, BufWriter<File>)>,
     captures: Captures,
     failed: Option<(PathBuf, io::Error)>,
 }
 
-/// The files of a run, for the run and for whoever ends it.
+/// A handle of the recorded files, shared by the simulation and the code that ends it.
 #[derive(Clone)]
 pub struct Recorded(Arc<Mutex<Files>>);
 
 impl Recorded {
-    /// Makes the captures, and the files of a scenario's outputs if there is a folder for them.
+    /// Creates the captures and, if `folder` is given, the files of the scenario's outputs.
     pub fn create(
         scenario: &Scenario,
         folder: Option<&Path>,
@@ -48,12 +48,12 @@ impl Recorded {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The outputs that have a file.
+    /// Returns the outputs that have a file.
     pub fn outputs(&self) -> Vec<Output> {
         self.files().outputs.keys().copied().collect()
     }
 
-    /// Writes what was recorded so far.
+    /// Writes all buffered data to the files.
     pub fn flush(&self) -> Result<()> {
         let mut files = self.files();
         if let Some((path, error)) = files.failed.take() {
@@ -65,7 +65,7 @@ impl Recorded {
         files.captures.flush()
     }
 
-    /// Ends the files, and says where captures are.
+    /// Completes the files and prints the names of the captures.
     pub fn end(&self) -> Result<()> {
         self.flush()?;
         self.files().captures.end()

@@ -1,4 +1,4 @@
-//! The run itself: progress, outputs that grow, an end.
+//! `remora sim SCENARIO`: runs a scenario, shows its progress, and writes its outputs while it runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,42 +19,44 @@ use super::recorded::Recorded;
 use super::summary::Summary;
 use super::{INCOMPLETE, ScenarioArgs, load};
 
-/// Picoseconds of simulated time between two looks at the clock and at signals.
+/// Simulated time in picoseconds between two checks of the progress display and of signals.
 const STEP: u64 = 20_000_000;
 
-/// What to run, and where its results go.
+/// Options that select a scenario and the places of its results.
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Args {
     #[command(flatten)]
     scenario: ScenarioArgs,
 
-    /// Simulated time at which the run ends at the latest, such as 10ms
+    /// Simulated time at which the run ends even if flows are unfinished, for example 10ms [default: the
+    /// scenario's]
     #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<Time>())]
     until: Option<Time>,
 
-    /// Folder for the outputs: a line for each flow as it ends, and a summary
+    /// Folder for the outputs: a line for each completed flow, and a summary [default: no files]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Record what arrives at and leaves a port, numbered from 1, in NODE-PORT.pcapng or in FILE
+    /// Record the packets that arrive at and leave a port, numbered from 1, in NODE-PORT.pcapng or in FILE;
+    /// may be given several times
     #[arg(long, value_name = "NODE:PORT[=FILE]", value_parser = |text: &str| text.parse::<CaptureArg>())]
     capture: Vec<CaptureArg>,
 
-    /// Bytes of a capture, at most
+    /// Maximum size of a capture file
     #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = |text: &str| text.parse::<Size>())]
     capture_limit: Size,
 
-    /// One JSON object a line: progress, flows as they end, and the summary
+    /// Print JSON objects, one per line: progress, completed flows, and the summary
     #[arg(long)]
     json: bool,
 
-    /// End when the process ends that started this one
+    /// End when the parent process ends
     #[arg(long, hide = true)]
     end_with_parent: bool,
 }
 
-/// Runs the scenario. Exits with 3 if flows did not finish or something was found.
+/// Runs the scenario. Exits with status 3 if flows did not finish or a watcher found something.
 pub fn run(args: &Args) -> Result<()> {
     if args.end_with_parent {
         ending::end_with_parent()?;
@@ -67,7 +69,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stopped)).context("waiting for signals")?;
+        signal_hook::flag::register(signal, Arc::clone(&stopped)).context("installing signal handlers")?;
     }
     let mut run = Run::new(&scenario).map_err(anyhow::Error::msg)?;
     for says in remora_scenario::setup::unheeded(&scenario) {
@@ -98,7 +100,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Begins what is recorded: the ports that are asked for, and the scenario's outputs.
+/// Starts the recording of the requested ports and of the scenario's outputs.
 fn record(args: &Args, scenario: &Scenario, run: &mut Run) -> Result<Recorded> {
     let captures: Vec<PortName> = args.capture.iter().map(|capture| capture.port).collect();
     for port in &captures {

@@ -1,14 +1,14 @@
-//! Results of a run in its folder, read again.
+//! Reads the results of earlier runs from their folders.
 
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// The file of a run that says that all others are whole.
+/// Name of the file that is written last. If it exists, all other files of the run are complete.
 pub const SUMMARY: &str = "summary.json";
 
-/// Numbers of a summary that tables of several runs have.
+/// Numbers of a summary that tables of several runs contain.
 pub const NUMBERS: [&str; 12] = [
     "flows",
     "flows_unfinished",
@@ -24,21 +24,24 @@ pub const NUMBERS: [&str; 12] = [
     "pauses",
 ];
 
-/// A summary. It is written last, so that all other files are whole if it is there.
+/// The summary of an earlier run.
 pub struct Saved(Value);
 
 impl Saved {
-    /// Of the run in this folder.
+    /// Reads the summary of the run in this folder.
     ///
     /// # Errors
-    /// It is not there, or is none.
+    /// Fails if the file does not exist or is not a summary.
     pub fn read(folder: &Path) -> Result<Saved> {
         let path = folder.join(SUMMARY);
         let text = std::fs::read_to_string(&path).with_context(|| {
-            format!("{} is no folder of a run: give one that `remora sim --out` wrote", folder.display())
+            format!(
+                "{} is not the folder of a run: give a folder that `remora sim --out` wrote",
+                folder.display()
+            )
         })?;
         let value: Value = serde_json::from_str(&text)
-            .with_context(|| format!("{} is no summary: run the scenario again", path.display()))?;
+            .with_context(|| format!("{} is not a summary: run the scenario again", path.display()))?;
         let saved = Saved(value);
         if NUMBERS.iter().any(|name| !saved.0[name].is_number()) {
             bail!("{} lacks numbers of a summary: run the scenario again", path.display());
@@ -46,23 +49,23 @@ impl Saved {
         Ok(saved)
     }
 
-    /// Has the run gone on until its end?
+    /// Returns whether the run continued to its end, without an interruption.
     pub fn is_whole(&self) -> bool {
         self.0["interrupted"] == Value::Bool(false)
     }
 
-    /// Did all flows end, and was nothing found?
+    /// Returns whether all flows finished and nothing was found.
     pub fn is_complete(&self) -> bool {
         let nothing = self.0["findings"].as_array().is_some_and(Vec::is_empty);
         nothing && self.number("flows_unfinished") == 0.0 && self.number("flows_failed") == 0.0
     }
 
-    /// One of [`NUMBERS`].
+    /// Returns one of [`NUMBERS`], or NaN if the summary does not contain it.
     pub fn number(&self, name: &str) -> f64 {
         self.0[name].as_f64().unwrap_or(f64::NAN)
     }
 
-    /// In a few words.
+    /// Returns the results in one line of text.
     pub fn line(&self) -> String {
         let [mean, p50, p99] = ["mean", "p50", "p99"].map(|name| self.number(&format!("slowdown_{name}")));
         let left = match self.is_complete() {

@@ -1,4 +1,4 @@
-//! What a run came to.
+//! The summary of a run: completion times, slowdowns, packet counts and findings.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -7,10 +7,11 @@ use anyhow::Result;
 use remora_scenario::run::{Row, Run};
 use serde_json::{Value, json};
 
-/// Findings and unfinished flows that are shown; all unfinished ones are in a file.
+/// Maximum number of findings, and of unfinished flows, that are printed. All unfinished flows are in a
+/// file.
 const SHOWN: usize = 10;
 
-/// Flows that have ended, and what was found.
+/// The completed flows and the findings of a run.
 #[derive(Default)]
 pub struct Summary {
     slowdowns: Vec<f64>,
@@ -23,19 +24,20 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// A flow has ended.
+    /// Adds a completed flow.
     pub fn add(&mut self, row: &Row) {
         self.slowdowns.push(row.slowdown());
         self.fct_us.push(row.fct as f64 / 1e6);
         self.failed += usize::from(row.status != remora_scenario::run::Status::Success);
     }
 
-    /// A part of the slowdowns lies below this; 0 without any.
+    /// Returns the quantile of the slowdowns for `part`, between 0 and 1, or 0 if no flow has finished.
     pub fn slowdown(&self, part: f64) -> f64 {
         quantile(&self.slowdowns, part).unwrap_or(0.0)
     }
 
-    /// The run is over. Returns whether all flows finished and nothing was found.
+    /// Takes over the findings and unfinished flows at the end of a run. Returns whether all flows finished
+    /// and nothing was found.
     pub fn close(&mut self, run: &mut Run, interrupted: bool) -> bool {
         let (findings, more) = run.findings();
         self.findings = findings.iter().map(ToString::to_string).collect();
@@ -52,7 +54,7 @@ impl Summary {
         self.unfinished == 0 && self.failed == 0 && self.findings.is_empty()
     }
 
-    /// As JSON.
+    /// Returns the summary as a JSON object.
     pub fn object(&self, run: &Run) -> Value {
         let totals = run.totals();
         let balance = run.simulation().network().balance();
@@ -82,7 +84,7 @@ impl Summary {
         })
     }
 
-    /// Slowdowns and completion times, if there are any.
+    /// Prints the slowdowns and completion times, unless no flow has finished.
     fn print_times(&self, out: &mut impl std::io::Write) {
         if self.slowdowns.is_empty() {
             return;
@@ -100,9 +102,9 @@ impl Summary {
         );
     }
 
-    /// For a person, or a line of JSON.
+    /// Prints the summary as text, or as one line of JSON.
     pub fn print(&self, run: &Run, json: bool, elapsed: Duration) -> Result<()> {
-        // A reader that leaves is no fault.
+        // A reader that closes the pipe early is not an error.
         let mut out = std::io::stdout().lock();
         if json {
             let _ = writeln!(out, "{}", json!({ "summary": self.object(run) }));
@@ -149,12 +151,13 @@ impl Summary {
     }
 }
 
-/// The mean; `None` without values.
+/// Returns the mean, or `None` if there are no values.
 fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The value that a part of all lie below: linear between neighbours. `None` without values.
+/// Returns the quantile for `part`, between 0 and 1, with linear interpolation. `None` if there are no
+/// values.
 pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,11 +1,12 @@
-//! What a person does about a server that is not there.
+//! Adds the command that starts the missing server to the errors of clients.
 
 use std::net::SocketAddr;
 
 use remora_grants::Error as Grants;
 use remora_service::Error;
 
-/// Of a key-value client.
+/// Adds advice to an error of a key-value client: the `remora serve kv` command that would start the
+/// server.
 pub fn start_kv(error: Error) -> anyhow::Error {
     match &error {
         Error::NoServer { address, .. } => {
@@ -26,7 +27,8 @@ pub fn start_kv(error: Error) -> anyhow::Error {
     }
 }
 
-/// Of a client of these shards.
+/// Adds advice to an error of a client of `shards`: the `remora serve txn` command that would start the
+/// missing shard.
 pub fn start_shard(error: Error, shards: &[SocketAddr]) -> anyhow::Error {
     let Error::NoServer { address, .. } = &error else { return error.into() };
     let shard = shards.iter().position(|shard| shard.to_string() == *address).unwrap_or(0);

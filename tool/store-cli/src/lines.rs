@@ -1,5 +1,5 @@
-//! Standard input, line by line, as shells take it: bytes of any kind, and what other systems put around text
-//! taken away.
+//! Reads standard input line by line for shells. Lines may contain any bytes; a byte order mark and
+//! carriage returns before line feeds are removed.
 
 use std::io::{BufRead, Error, ErrorKind, Read as _, Result};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -8,18 +8,20 @@ use std::thread;
 use anyhow::Context as _;
 use remora_store::load::BOM;
 
-/// Lines that were read and not taken yet.
+/// Maximum number of lines that are read ahead.
 const READ_AHEAD: usize = 64;
-/// Bytes of a line at most.
+/// Maximum length of a line in bytes.
 const LONGEST: u64 = 8 << 20;
 
-/// A line without its end. An error of kind `InvalidData` is of this line alone.
+/// A line without its line end. An error of kind `InvalidData` concerns this line only; any other error
+/// ends the input.
 pub type Line = Result<Vec<u8>>;
 
-/// Lines of standard input, read by a thread, so that there is something else to do meanwhile.
+/// Returns a channel with the lines of standard input. A separate thread reads them, so that the caller can
+/// do other work while no line is available.
 ///
 /// # Errors
-/// There is no thread.
+/// Fails if the thread cannot be started.
 pub fn of_input() -> anyhow::Result<Receiver<Line>> {
     let (sender, lines) = sync_channel(READ_AHEAD);
     let read = move || {
@@ -32,11 +34,14 @@ pub fn of_input() -> anyhow::Result<Receiver<Line>> {
             }
         }
     };
-    thread::Builder::new().name("lines".into()).spawn(read).context("a thread to read lines")?;
+    thread::Builder::new()
+        .name("lines".into())
+        .spawn(read)
+        .context("starting the thread that reads standard input")?;
     Ok(lines)
 }
 
-/// The next line; None at the end.
+/// Returns the next line, or `None` at the end of the input.
 fn next(input: &mut impl BufRead, is_first: bool) -> Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     if input.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
@@ -53,7 +58,7 @@ fn next(input: &mut impl BufRead, is_first: bool) -> Result<Option<Vec<u8>>> {
     Ok(Some(line))
 }
 
-/// Takes the rest of a line away.
+/// Discards the rest of a line.
 fn pass(input: &mut impl BufRead) -> Result<()> {
     loop {
         let piece = input.fill_buf()?;

@@ -19,59 +19,59 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure one GET in seven designs.
+    /// Measure one GET in every design, between two processes.
     Demo(demo::Args),
-    /// Serve a store.
+    /// Serve a table, a cache, replicated blocks or a transaction shard.
     #[command(
         subcommand,
         after_help = "Examples:\n  remora serve kv --file words.txt\n  remora serve cache --memory 1g\n  remora serve block --replica 0 --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483 --new\n  remora serve txn --shard 0 --shards 2"
     )]
     Serve(Serve),
-    /// Use a key-value store.
+    /// Read and write a key-value table.
     #[command(
         subcommand,
         after_help = "Examples:\n  remora serve kv &\n  remora kv put colour blue\n  remora kv get colour"
     )]
     Kv(kv::command::KvCommand),
-    /// Use a cache by the chains of its NIC.
+    /// Read from a cache by RDMA chains, without the server's CPU.
     #[command(
         subcommand,
         after_help = "Examples:\n  remora serve cache --chains 127.0.0.1:11212 &\n  remora cache get colour"
     )]
     Cache(cache::client::CacheCommand),
-    /// Use a store of replicated blocks.
+    /// Read and write replicated blocks.
     #[command(
         subcommand,
         after_help = "Examples:\n  remora block write 7 hello --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block read 7 --members replicas.toml"
     )]
     Block(block::command::BlockCommand),
-    /// Use transactions over the keys of several shards.
+    /// Run transactions over the keys of several shards.
     #[command(
         subcommand,
         after_help = "Examples:\n  remora txn put alice 100 bob 100 --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn add alice -5 bob 5 --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn shell --members shards.toml"
     )]
     Txn(txn::command::TxnCommand),
-    /// Memory that others read and write by 1RMA: encrypted, and without connections.
+    /// Read and write another host's memory by 1RMA, encrypted.
     #[command(
         subcommand,
         after_help = "Examples:\n  remora rma serve --credentials server.json --rights read,write &\n  echo hello | remora rma write --credentials server.json\n  remora rma read --credentials server.json --len 5"
     )]
     Rma(rma::RmaCommand),
-    /// The chains of the demo.
+    /// The chain server of the demo.
     #[command(name = "__chains", hide = true)]
     Chains(demo::redn::server::Args),
 }
 
-/// What to serve.
+/// Kinds of servers.
 #[derive(Subcommand)]
 enum Serve {
-    /// A key-value table, in one of the classical designs.
+    /// Serve a key-value table in the design of a paper: FaRM, Pilaf, PRISM-KV, StRoM or two-sided.
     Kv(kv::serve::ServeArgs),
-    /// A cache behind memcached's text protocol, for clients that have no Remora.
+    /// Serve a cache over memcached's text protocol, for unmodified clients.
     Cache(cache::serve::CacheArgs),
-    /// A replica of a store of blocks.
+    /// Serve one replica of a block store.
     Block(block::serve::ServeArgs),
-    /// A shard of a store with transactions.
+    /// Serve one shard of a transactional store.
     Txn(txn::serve::ServeArgs),
 }
 

@@ -1,4 +1,4 @@
-//! `remora block exercise`: replicated blocks as a store of numbered registers.
+//! `remora block exercise`: runs random operations on replicated blocks and records them.
 
 use anyhow::{Result, bail};
 use remora_check::{Step, identify, stamp};
@@ -8,20 +8,20 @@ use super::{self as exercise, Answer, ExerciseArgs, Store};
 use remora_service::block::Session;
 use remora_store_cli::block::target::Target;
 
-/// Connections to the replicas, which the session makes anew by itself.
+/// A session with the replicas. It reconnects by itself.
 struct Replicas {
     session: Session,
-    /// What each place does.
+    /// Steps of the operation in each slot of the window.
     places: Vec<Vec<Step>>,
     value: Vec<u8>,
 }
 
-/// Exercises a store of blocks.
+/// Runs random operations on a block store and records them.
 pub fn run(target: &Target, args: &ExerciseArgs) -> Result<()> {
     let connect = || Ok(Session::open(target.port.open()?, target.servers.find()?, args.window, true)?);
     let session = exercise::connect(args, connect)?;
     let layout = session.layout()?;
-    anyhow::ensure!(args.keys <= layout.blocks, "there are {} blocks: ask for fewer --keys", layout.blocks);
+    anyhow::ensure!(args.keys <= layout.blocks, "the store has only {} blocks: reduce --keys", layout.blocks);
     let value = vec![0; layout.block_len as usize];
     let mut replicas = Replicas { session, places: Vec::new(), value };
     exercise::run(args, exercise::register, &mut replicas)?;
@@ -36,7 +36,7 @@ impl Store for Replicas {
                 stamp(value, &mut self.value);
                 self.session.start(Operation::Write, key, &self.value)?
             }
-            _ => bail!("a block is read or written"),
+            _ => bail!("blocks support only reads and writes"),
         };
         let Some(slot) = started else { return Ok(None) };
         if self.places.len() <= slot.index() {
@@ -56,7 +56,7 @@ impl Store for Replicas {
     }
 
     fn give_up(&mut self) -> bool {
-        // An operation waits for a majority, and begins anew with each connection.
+        // An operation waits for a majority of replicas. The session repeats it on each new connection.
         true
     }
 
@@ -68,7 +68,7 @@ impl Store for Replicas {
 fn answer(mut steps: Vec<Step>, finished: &Finished<'_>) -> Answer {
     match finished.outcome {
         Outcome::Value(bytes) => {
-            // A block that was never written reads as zeros.
+            // A block that was never written reads as zeros, which is no recorded value.
             let found = (finished.tag != Tag::NEVER).then(|| identify(bytes));
             steps.iter_mut().for_each(|step| {
                 if let Step::Read { value, .. } = step {
@@ -78,7 +78,7 @@ fn answer(mut steps: Vec<Step>, finished: &Finished<'_>) -> Answer {
             Answer::Done(steps)
         }
         Outcome::Done => Answer::Done(steps),
-        // Some replicas may have it.
+        // Some replicas may have received the write.
         Outcome::NoBuffer => Answer::Unknown,
         Outcome::Exhausted => Answer::Refused,
     }

@@ -1,5 +1,5 @@
-//! `remora cache exercise`: a cache as a store of numbered registers, read by a chain and written by
-//! memcached's protocol.
+//! `remora cache exercise`: runs random operations on a cache and records them. Reads go through a chain,
+//! writes through memcached's protocol.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use remora_store_cli::cache::connect::connect;
 /// Arguments of `remora cache exercise`.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  remora cache exercise --history one.jsonl\n  remora cache exercise --every 1 --connect 127.0.0.1:11212\n\nThe server is one that was started with --chains. GETs go by the chain, SETs by memcached's protocol; one operation is in flight,\nwhatever --window says."
+    after_help = "Examples:\n  remora cache exercise --history one.jsonl\n  remora cache exercise --every 1 --connect 127.0.0.1:11212\n\nThe server must run with --chains. GETs use the chain, SETs memcached's protocol. One operation is in flight at a time; --window has no\neffect."
 )]
 pub struct CacheExerciseArgs {
-    /// Where the server takes Remora clients: its --chains.
+    /// Address for Remora clients (host:port): the server's --chains.
     #[arg(long, default_value = "127.0.0.1:11212")]
     connect: String,
     #[command(flatten)]
@@ -29,14 +29,14 @@ pub struct CacheExerciseArgs {
 
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Bytes of a value.
+/// Length of a value in bytes.
 const LEN: usize = 64;
 
-/// A connection, made anew when it breaks.
+/// A connection to the cache that is opened again when it breaks.
 struct Remote<'a> {
     args: &'a CacheExerciseArgs,
     client: Option<Client>,
-    /// What is under way.
+    /// The operation in progress.
     asked: Option<Asked>,
     tried: Instant,
     fault: Option<String>,
@@ -44,11 +44,11 @@ struct Remote<'a> {
 
 struct Asked {
     step: Step,
-    /// A SET has ended, so.
+    /// Answer of an operation that has already ended: a SET, or a GET that could not be started.
     answer: Option<Answer>,
 }
 
-/// Exercises a cache.
+/// Runs random operations on a cache and records them.
 pub fn run(args: &CacheExerciseArgs) -> Result<()> {
     let client = exercise::connect(&args.exercise, || connect(&args.port, &args.connect))?;
     let tried = Instant::now();
@@ -63,7 +63,7 @@ fn name(key: u64) -> String {
 impl Store for Remote<'_> {
     fn begin(&mut self, steps: &[Step]) -> Result<Option<usize>> {
         let (Some(client), None) = (&mut self.client, &self.asked) else { return Ok(None) };
-        let [step] = *steps else { bail!("a cache knows no transactions") };
+        let [step] = *steps else { bail!("a cache has no transactions") };
         let answer = match step {
             Step::Read { key, .. } => client.begin(name(key).as_bytes()).err().map(|error| {
                 tracing::info!("asking by the chain: {error:#}");
@@ -74,7 +74,7 @@ impl Store for Remote<'_> {
                 stamp(value, &mut bytes);
                 Some(client.set(&name(key), &bytes).map_or(Answer::Unknown, |()| Answer::Done(vec![step])))
             }
-            Step::Delete { .. } => bail!("nothing is deleted"),
+            Step::Delete { .. } => bail!("this exercise has no deletes"),
         };
         self.asked = Some(Asked { step, answer });
         Ok(Some(0))
@@ -95,7 +95,7 @@ impl Store for Remote<'_> {
             (Some(answer), _) => answer,
             (None, Step::Read { key, .. }) => match client.look(name(key).as_bytes()) {
                 Ok(None) => return Ok(true),
-                // The chain had nothing that fits: the server has the last word.
+                // The chain found no item for the key. Only the server knows whether there is one.
                 Ok(Some(ChainAnswer::Nothing)) => {
                     found(key, client.fall_back(&name(key)).map_err(Into::into))
                 }
@@ -122,7 +122,7 @@ impl Store for Remote<'_> {
     }
 }
 
-/// What a GET found.
+/// Returns the answer of a GET with this result.
 fn found(key: u64, value: Result<Option<Vec<u8>>>) -> Answer {
     match value {
         Ok(value) => Answer::Done(vec![Step::Read { key, value: value.as_deref().map(identify) }]),

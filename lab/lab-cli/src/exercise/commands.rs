@@ -17,7 +17,7 @@ use super::{ExerciseArgs, block, cache, txn};
 /// `remora kv`.
 #[derive(Subcommand)]
 pub enum KvCommand {
-    /// Do random operations, and record them for a judge of linearizability.
+    /// Run random operations and record them for a linearizability checker.
     #[command(
         after_help = "Examples:\n  remora kv exercise --history one.jsonl\n  remora kv exercise --design prism --number 1 --keys 16 --seconds 60 --history two.jsonl\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/key-value.md says how to judge it."
     )]
@@ -26,7 +26,7 @@ pub enum KvCommand {
         target: KvTarget,
         #[command(flatten)]
         exercise: ExerciseArgs,
-        /// Bytes of a value at most.
+        /// Maximum length of a value in bytes.
         #[arg(long, default_value_t = 6000, value_parser = whole::<u32>(8..=1048576))]
         value_len: u32,
     },
@@ -35,7 +35,7 @@ pub enum KvCommand {
 /// `remora block`.
 #[derive(Subcommand)]
 pub enum BlockCommand {
-    /// Do random operations, and record them for a judge of linearizability.
+    /// Run random operations and record them for a linearizability checker.
     #[command(
         after_help = "Examples:\n  remora block exercise --history one.jsonl --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block exercise --history two.jsonl --number 1 --keys 16 --seconds 60 --members replicas.toml\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/blocks.md says how to judge it."
     )]
@@ -50,7 +50,7 @@ pub enum BlockCommand {
 /// `remora txn`.
 #[derive(Subcommand)]
 pub enum TxnCommand {
-    /// Do random transactions, and record them for a judge of serializability.
+    /// Run random transactions and record them for a serializability checker.
     #[command(
         after_help = "Examples:\n  remora txn exercise --history one.jsonl --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn exercise --history two.jsonl --number 1 --rate 60 --seconds 60 --members shards.toml\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/key-value.md says how to judge it."
     )]
@@ -74,7 +74,7 @@ pub fn run_kv(command: KvCommand) -> Result<()> {
     let KvCommand::Exercise { target, exercise, value_len } = command;
     ensure!(
         target.transport == TransportName::Rc,
-        "kv exercise goes over rc: leave --transport out, or use kv bench"
+        "kv exercise supports only --transport rc: leave --transport out, or use kv bench"
     );
     with_design!(target.design, record(&target, &exercise, value_len))
 }

@@ -1,4 +1,4 @@
-//! `remora kv exercise`: the key-value designs as a store of numbered keys and values.
+//! `remora kv exercise`: runs random operations against a key-value server and records them.
 
 use std::time::{Duration, Instant};
 
@@ -16,20 +16,20 @@ use remora_store_cli::kv::target::Target;
 
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Bytes of a value at least: what its number takes.
+/// Minimum length of a value in bytes: its 8-byte number.
 const SHORTEST: usize = 8;
 
-/// A connection to a server that is made anew when it breaks.
+/// A connection to a server that is opened again when it breaks.
 struct Remote<'a, D: KvDesign> {
     target: &'a Target,
     config: ClientConfig,
     session: Option<Session<D>>,
-    /// The session has failed, and what is in flight with it.
+    /// True if the session has failed, with all of its operations in flight.
     broken: bool,
     tried: Instant,
-    /// Why the last attempt to connect was in vain.
+    /// Reason why the last attempt to connect failed.
     fault: Option<String>,
-    /// What each place does.
+    /// Steps of the operation in each slot of the window.
     places: Vec<Vec<Step>>,
     value: Vec<u8>,
 }
@@ -38,7 +38,7 @@ fn connect<D: KvDesign>(target: &Target, config: ClientConfig) -> Result<Session
     Session::connect(&target.port.open()?, &target.connect, config).map_err(start_kv)
 }
 
-/// Exercises a server.
+/// Runs random operations of one design against a server and records them.
 pub fn run<D: KvDesign>(target: &Target, args: &ExerciseArgs, value_len: u32) -> Result<()> {
     let config = ClientConfig {
         window: args.window.into(),
@@ -61,7 +61,8 @@ pub fn run<D: KvDesign>(target: &Target, args: &ExerciseArgs, value_len: u32) ->
     exercise::run(args, exercise::removable, &mut remote)
 }
 
-/// A value's length follows from its number, from 8 bytes up.
+/// Returns the length of a value in bytes. It follows from the value's number and lies between 8 and
+/// `longest`.
 fn len_of(value: u64, longest: usize) -> usize {
     SHORTEST + Random::new(value).below((longest - SHORTEST + 1) as u64) as usize
 }
@@ -69,7 +70,7 @@ fn len_of(value: u64, longest: usize) -> usize {
 impl<D: KvDesign> Store for Remote<'_, D> {
     fn begin(&mut self, steps: &[Step]) -> Result<Option<usize>> {
         let (Some(session), false) = (&mut self.session, self.broken) else { return Ok(None) };
-        let [step] = *steps else { bail!("a key-value server knows no transactions") };
+        let [step] = *steps else { bail!("a key-value server has no transactions") };
         let key = format!("key {}", step.key());
         let key = key.as_bytes();
         let started = match step {
@@ -124,14 +125,14 @@ impl<D: KvDesign> Store for Remote<'_, D> {
 }
 
 impl<D: KvDesign> Remote<'_, D> {
-    /// True: there was one.
+    /// Drops the session. Returns whether there was one.
     fn give_up_session(&mut self) -> bool {
         self.broken = false;
         self.session.take().is_some()
     }
 }
 
-/// Takes in what ends.
+/// Collects the answers of operations that have ended.
 struct Listener<'a> {
     places: &'a [Vec<Step>],
     ended: &'a mut Vec<(usize, Answer)>,
@@ -161,7 +162,7 @@ impl Driver for Listener<'_> {
     }
 }
 
-/// What the step found.
+/// Stores the result of an operation in its step.
 fn learn(step: &mut Step, outcome: Outcome<'_>) {
     match (step, outcome) {
         (Step::Read { value, .. }, Outcome::Value(bytes)) => *value = Some(identify(bytes)),

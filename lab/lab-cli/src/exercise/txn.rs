@@ -1,4 +1,4 @@
-//! `remora txn exercise`: shards of transactions as a store of numbered keys.
+//! `remora txn exercise`: runs random transactions on shards and records them.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,27 +15,27 @@ use remora_store_cli::txn::target::Target;
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Connections to all shards, made anew together when one breaks.
+/// A session with all shards. If one connection breaks, all of them are opened again.
 struct Shards<'a> {
     target: &'a Target,
     addresses: Vec<SocketAddr>,
     size: Size,
     session: Option<Session>,
-    /// The session has failed, and what is under way with it.
+    /// True if the session has failed, with all transactions in progress.
     broken: bool,
     tried: Instant,
-    /// Why the last attempt to connect was in vain.
+    /// Reason why the last attempt to connect failed.
     fault: Option<String>,
-    /// By their places.
+    /// Transactions in progress, by their slot.
     open: Vec<Option<Open>>,
     value: Vec<u8>,
 }
 
-/// A transaction under way.
+/// A transaction in progress.
 struct Open {
     tx: Tx,
     steps: Vec<Step>,
-    /// What it reads and has no answer for, and which step that is.
+    /// Reads without an answer, with the index of their step.
     reads: Vec<(EntryId, usize)>,
     committing: bool,
 }
@@ -44,7 +44,7 @@ fn connect(target: &Target, shards: &[SocketAddr], size: Size) -> Result<Session
     Session::open(&target.port.open()?, shards, size).map_err(|error| start_shard(error, shards))
 }
 
-/// Exercises a store of transactions.
+/// Runs random transactions on a store and records them.
 pub fn run(target: &Target, args: &ExerciseArgs, max_keys: u32) -> Result<()> {
     let addresses = target.servers.find()?;
     let size = Size { window: args.window.into(), max_keys };
@@ -115,7 +115,8 @@ impl Store for Shards<'_> {
 }
 
 impl Shards<'_> {
-    /// Takes what has come, and commits what has all its values.
+    /// Processes the completions that have arrived, and commits the transactions that have all their
+    /// values.
     fn go_on(&mut self, ended: &mut Vec<(usize, Answer)>) -> Result<()> {
         let Some(session) = &mut self.session else { return Ok(()) };
         let open = &mut self.open;
@@ -144,7 +145,7 @@ impl Shards<'_> {
         Ok(())
     }
 
-    /// True: there was a session.
+    /// Drops the session. Returns whether there was one.
     fn leave(&mut self) -> bool {
         self.broken = false;
         self.open.iter_mut().for_each(|open| *open = None);
@@ -152,7 +153,7 @@ impl Shards<'_> {
     }
 }
 
-/// A transaction has ended.
+/// Records the outcome of a transaction that has ended.
 fn end(open: &mut [Option<Open>], tx: Tx, outcome: Outcome, ended: &mut Vec<(usize, Answer)>) {
     let Some(open) = open[tx.index()].take() else { return };
     let answer = match outcome {
@@ -164,7 +165,7 @@ fn end(open: &mut [Option<Open>], tx: Tx, outcome: Outcome, ended: &mut Vec<(usi
 }
 
 impl Open {
-    /// Asks for what it reads, and says what it writes.
+    /// Starts the reads of the transaction and registers its writes.
     fn name(
         &mut self,
         machine: &mut AnyClient,

@@ -1,4 +1,4 @@
-//! `remora bench congestion`: its rows and plots. What the figures must be, the tests of its scenarios say.
+//! `remora bench congestion`: its rows and plots. The tests of its scenarios check the values.
 
 use serde_json::Value;
 

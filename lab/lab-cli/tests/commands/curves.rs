@@ -1,4 +1,4 @@
-//! Curves of throughput and latency, measured in short, and the figures that are drawn from them.
+//! Short measurements of throughput and latency curves, and the figures drawn from them.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ fn lines(out: &str) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"))).collect()
 }
 
-/// A folder that goes away.
+/// A folder that is removed at the end of its test.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -20,7 +20,8 @@ impl Drop for Folder {
     }
 }
 
-/// Every point has a rate, and a mean latency that is as long as so many operations take at that rate.
+/// Checks that every point has a rate and a mean latency, and if `exact`, that rate times latency
+/// is the number of operations in flight.
 #[track_caller]
 fn points(rows: &[Value], prefix: &str, windows: &[u32], exact: bool) {
     for window in windows {
@@ -74,7 +75,8 @@ fn figures_9_and_10_show_transactions_by_clients_and_by_skew() {
     drawn(&out, &[("9", "shm, prism-tx"), ("10", "shm, farm")], "FaRM, RDMA");
 }
 
-/// The figures of saved rows: their names are in the legends, and both times are told apart.
+/// Checks that the figures of saved rows name all rows in their legends, and distinguish measured from
+/// modelled times.
 #[track_caller]
 fn drawn(rows: &str, figures: &[(&str, &str)], modelled: &str) {
     let (file, number) = (Scratch::new(rows.as_bytes()), figures[0].0);

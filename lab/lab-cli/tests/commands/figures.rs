@@ -1,5 +1,5 @@
-//! Output for tools: JSON that parses and holds what it should. No figure is judged here: tests run on busy
-//! machines.
+//! Output for other programs: JSON that parses and is complete. The values are not checked, because tests
+//! run on busy machines.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ fn positive(line: &Value, field: &str) {
 /// Each row has round trips, median, p99, throughput and server CPU, and the report draws them.
 #[test]
 fn the_demo_reads_each_design_over_each_port_and_no_value_is_wrong() {
-    // It checks each value itself, and fails if one is wrong.
+    // The demo itself checks each value and fails if one is wrong.
     let words = ["demo", "--records", "2000", "--gets", "1000", "--value-len", "64,300", "--json"];
     let out = remora(&words).good();
     let lines = lines(&out);
@@ -30,24 +30,24 @@ fn the_demo_reads_each_design_over_each_port_and_no_value_is_wrong() {
     for port in ["shm", "udp", "xdp"] {
         for len in [64, 300] {
             let designs = ["pilaf", "farm", "two-sided", "prism", "strom", "redn", "farm-irn", "farm-rma"];
-            // Frames of shm stay on this host.
+            // Frames of shm never leave this host, so some designs do not apply.
             let count = if port == "shm" { 6 } else { 8 };
             expected.extend(designs[..count].iter().map(|design| format!("{port}/{design}-get/{len}")));
         }
     }
-    // Where no namespaces can be made, nothing is measured over xdp.
+    // If no network namespaces can be created, xdp is not measured.
     assert!(cases == expected || cases == expected[..28], "{cases:?}");
     for line in &lines {
         assert_eq!(line["bench"], "demo");
         for field in ["round_trips", "latency_p50_ns", "latency_p99_ns", "rate_per_s"] {
             positive(line, field);
         }
-        // The kernel counts CPU time by its ticks: so few GETs may fit between two.
+        // The kernel counts CPU time in ticks, and so few GETs may fit between two ticks.
         assert!(line["server_cpu_ns_per_get"].as_f64().is_some_and(|ns| ns >= 0.0), "{line}");
     }
 }
 
-/// What a terminal shows of the command.
+/// Returns the output of the command on a terminal.
 fn on_a_terminal(words: &[&str]) -> String {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
@@ -57,7 +57,7 @@ fn on_a_terminal(words: &[&str]) -> String {
     let mut child =
         command(words).env("TERM", "xterm").stdout(Stdio::null()).stderr(far).spawn().expect("it");
     let (mut near, mut shown, mut buffer) = (std::fs::File::from(near), Vec::new(), [0; 4096]);
-    // Reading fails when the last process that had the other end is gone.
+    // Reading fails when the last process with the other end of the terminal has ended.
     while let Ok(count @ 1..) = near.read(&mut buffer) {
         shown.extend_from_slice(&buffer[..count]);
     }
@@ -118,7 +118,8 @@ fn figures_of_the_verbs_have_their_rounds_and_their_baseline() {
     for line in &lines {
         assert_eq!(line["bench"], "verbs");
         assert!(line["case"].is_string() && line["metric"].is_string() && line["unit"].is_string(), "{line}");
-        // A difference is what it is: on a busy machine what is taken away may have been the slower one.
+        // A difference may have either sign: on a busy machine the slower run may be the one that is
+        // subtracted.
         if line["metric"] == "latency_over_raw_ring" || line["metric"] == "kernel_slower_by" {
             assert!(line["value"].is_number(), "{line}");
         } else {
@@ -136,13 +137,13 @@ fn figures_of_the_verbs_have_their_rounds_and_their_baseline() {
     }
 }
 
-/// The latency of a 64 B READ has that of raw AF_XDP frames beside it, and the rate of READs that of a
-/// raw echo, from one run.
+/// Checks that the latency of a 64 B READ is reported beside that of raw AF_XDP frames, and the rate of
+/// READs beside that of a raw echo, from one run.
 #[test]
 fn figures_of_xdp_stand_beside_raw_frames() {
     let ended = remora(&["bench", "verbs", "--port", "xdp", "--rounds", "1", "--only", "xdp/r", "--json"]);
     if ended.err.contains("which needs root") {
-        // Past the test harness, which keeps what tests print.
+        // The test harness captures `eprintln!`, so the message is written to standard error directly.
         let _ = writeln!(
             std::io::stderr(),
             "figures_of_xdp_stand_beside_raw_frames: not run, because making network namespaces needs CAP_SYS_ADMIN"
@@ -180,9 +181,9 @@ fn every_ycsb_workload_runs_and_no_answer_is_wrong() {
             lines.iter().find(|line| line["case"] == case.as_str() && line["metric"] == "round_trips");
         let trips = trips.and_then(|line| line["value"].as_f64()).expect("round trips");
         match workload {
-            // A scan of 1 to 100 records is as many GETs of two round trips.
+            // A scan of 1 to 100 records is done as that many GETs with two round trips each.
             "E" => assert!(trips > 20.0, "{trips}"),
-            // Half of them are a GET and a PUT.
+            // Half of the operations are a GET followed by a PUT.
             "f" => assert!(trips > 2.2 && trips < 3.5, "{trips}"),
             _ => assert!((1.0..=2.5).contains(&trips), "{workload}: {trips}"),
         }
@@ -238,7 +239,7 @@ fn each_design_is_judged_by_its_bare_verbs_and_its_own_work() {
             let ratio = number(judged[0], "value") / number(judged[0], "baseline_value");
             assert!((number(judged[0], "ratio") - ratio).abs() < 1e-9, "{}", judged[0]);
             assert_eq!(judged[0]["holds"], (ratio <= 1.15), "{}", judged[0]);
-            // What is judged is more than the verbs alone.
+            // The row has a larger baseline than the bare verbs.
             let verbs = latency.iter().find(|line| line["baseline"] == "round trips x bare verb");
             let verbs = number(verbs.expect("the verbs alone"), "baseline_value");
             let whole = verbs + number(work[0], "value");
@@ -247,7 +248,7 @@ fn each_design_is_judged_by_its_bare_verbs_and_its_own_work() {
     }
 }
 
-/// What is asked of PRISM-KV is judged: a latency at most, a rate at least, whatever the figures are.
+/// Checks that PRISM-KV has judged rows for a maximum latency and a minimum rate, whatever the values.
 #[track_caller]
 fn prism_stands_beside_pilaf(lines: &[Value], port: &str) {
     let beside = |case: &str, metric: &str| {

@@ -1,10 +1,10 @@
-//! `remora bench loss`: its rows and plots. What the figures must be, the tests of its scenarios say.
+//! `remora bench loss`: its rows and plots. The tests of its scenarios check the values.
 
 use serde_json::Value;
 
 use crate::running::remora;
 
-/// The rows of a short run of the part that `only` names, and one of its plots.
+/// Returns the rows of a short run of the part that `only` selects, and one of its plots.
 fn short(only: &[&str], plot: &str) -> (Vec<Value>, String) {
     let folder = std::env::temp_dir().join(format!("remora-loss-{}-{plot}", std::process::id()));
     let words = ["bench", "loss", "--json", "--rounds", "1", "--packets", "128", "--report"];

@@ -1,5 +1,5 @@
-//! Benchmarks and figures as a person or a script meets it: the real binaries, real processes, small
-//! tables, free ports.
+//! Tests of benchmarks and figures from the outside: the real binaries, real processes, small tables, free
+//! ports.
 
 mod congestion;
 mod curves;

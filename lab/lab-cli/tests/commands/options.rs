@@ -1,10 +1,10 @@
-//! Options that would do nothing are refused: nobody notices what is ignored.
+//! Options without effect are refused, because nobody would notice that they are ignored.
 
 use std::process::Command;
 
 use crate::running::{finish, remora};
 
-/// The arguments are refused, and these words are among the reasons.
+/// Checks that the arguments are refused for this reason.
 #[track_caller]
 fn refused(words: &[&str], reason: &str) {
     let ended = remora(words);

@@ -1,5 +1,5 @@
-//! `remora bench prism` and `remora figures`: rows, round trips and plots. What the predictions must be, the
-//! NIC's own tests say; no time is judged here.
+//! `remora bench prism` and `remora figures`: rows, round trips and plots. The NIC's own tests check the
+//! predictions; times are not checked here.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,7 +14,7 @@ fn bench(port: &str, folder: &Folder, more: &[&str]) -> Ended {
     remora(&[&words[..], more].concat())
 }
 
-/// Round trips on the wire of each operation: GET 1, PUT 2, and 1 with the slot known.
+/// Round trips of each operation on the wire: 1 for a GET, 2 for a PUT, and 1 for a PUT with a known slot.
 const ROUND_TRIPS: [(&str, f64); 13] = [
     ("read/512", 1.0),
     ("write/512", 1.0),
@@ -31,7 +31,7 @@ const ROUND_TRIPS: [(&str, f64); 13] = [
     ("rpc-to-write/512", 1.0),
 ];
 
-/// What each operation is compared to.
+/// Operations to which each operation is compared.
 const BESIDE: [(&str, &[&str]); 5] = [
     ("indirect-read/512", &["read", "two-reads", "rpc-to-read"]),
     ("bounded-read/512", &["read", "two-reads", "rpc-to-read"]),
@@ -44,7 +44,7 @@ fn every_operation_over(port: &str) {
     let folder = Folder::new(port);
     let ended = bench(port, &folder, &["--only", &format!("{port}/")]);
     if ended.err.contains("which needs root") {
-        // Past the test harness, which keeps what tests print.
+        // The test harness captures `eprintln!`, so the message is written to standard error directly.
         let _ = writeln!(std::io::stderr(), "prism over {port}: not run, because it needs CAP_SYS_ADMIN");
         return;
     }
@@ -71,7 +71,7 @@ fn every_operation_over(port: &str) {
             assert_eq!(row["rounds"].as_array().map(Vec::len), Some(1));
         }
     }
-    // Both figures show it beside the models, and say whose time that is.
+    // Both figures show the measured values beside the models, and name the origin of each time.
     for (name, words) in [("prism-figure-1.svg", "enhanced"), ("prism-figure-2.svg", "two-reads")] {
         let svg = folder.read(name);
         for word in [words, port, "model time", "real time", "stated in the paper", "PrismAsic"] {

@@ -1,5 +1,5 @@
-//! `remora bench redn` and `remora figures redn`: model time. What the predictions must be, the chains' own
-//! tests say.
+//! `remora bench redn` and `remora figures redn`: model time. The tests of the chains check the
+//! predictions.
 
 use std::io::Write as _;
 
@@ -40,7 +40,7 @@ fn every_figure_is_rows_beside_the_papers_and_a_plot_and_twice_the_same() {
         for word in ["model time", "the authors", "</svg>"] {
             assert!(svg.contains(word), "no {word} in {name}");
         }
-        // What nobody has measured on such a NIC: a chain of this software's own.
+        // This row is a chain of Remora's own, which has not been measured on such a NIC.
         for row in of.into_iter().filter(|row| !row["case"].as_str().unwrap().contains("/list-break.chain/"))
         {
             let number = |field: &str| row[field].as_f64().expect("a number");
@@ -52,7 +52,8 @@ fn every_figure_is_rows_beside_the_papers_and_a_plot_and_twice_the_same() {
     bench(&folder, &["--only", "nothing"]).one_line("no case or metric contains nothing");
 }
 
-/// Each number of the authors' has its residual; a miss and a rival have a reason, and people read the same.
+/// Checks that each number of the authors has a residual, that misses and rivals have a reason, and that
+/// the printed text agrees.
 fn residuals_are_told(rows: &[Value], folder: &Folder) {
     for row in rows.iter().filter(|row| row["baseline_value"].is_f64()) {
         let ratio = row["ratio"].as_f64().expect("a number");
@@ -74,8 +75,8 @@ fn residuals_are_told(rows: &[Value], folder: &Folder) {
     assert!(line.contains("-21.9 %, MISSED: 0.8 to 1.2x, the second look is"), "{line}");
 }
 
-/// Chains, READs and calls bring the values that they look for (the bench compares them); nothing is said of
-/// how fast.
+/// Checks that chains, READs and calls return the values they look for (the benchmark compares them). Speed
+/// is not checked.
 #[test]
 fn the_same_runs_in_real_software_each_way_beside_the_others() {
     let folder = Folder::new("redn-real");
@@ -88,7 +89,8 @@ fn the_same_runs_in_real_software_each_way_beside_the_others() {
             let case = format!("software/{port}/{lookup}");
             let ended = bench(&folder, &["--only", &case, "--port", port, "--rounds", "1"]);
             if ended.err.contains("which needs root") {
-                // Past the test harness, which keeps what tests print.
+                // The test harness captures `eprintln!`, so the message is written to standard error
+                // directly.
                 let _ = writeln!(
                     std::io::stderr(),
                     "bench redn over xdp: not run, because it needs CAP_SYS_ADMIN"
@@ -109,7 +111,7 @@ fn the_same_runs_in_real_software_each_way_beside_the_others() {
     }
 }
 
-/// Each value is compared, and each answer to a SET; nothing is said of how fast.
+/// Checks that each value and each answer to a SET is compared. Speed is not checked.
 #[test]
 fn a_reader_beside_writers_gets_its_values_by_a_chain_and_by_a_call() {
     let folder = Folder::new("redn-isolation");

@@ -1,8 +1,8 @@
-//! Traces of IRN replayed: what a stranger's tool would feed in and read out.
+//! Replayed IRN traces: the format that other programs write and read.
 
 use crate::running::{Scratch, remora};
 
-/// The answer to a trace, and the events as lines.
+/// Returns the answers to a trace with these events.
 fn replay(name: &str, options: &[&str], events: &[&str]) -> Vec<String> {
     let trace = Scratch::new(format!("{}\n{}\n", events.len(), events.join("\n")).as_bytes());
     let out = Scratch::new(b"");
@@ -14,8 +14,8 @@ fn replay(name: &str, options: &[&str], events: &[&str]) -> Vec<String> {
 
 #[test]
 fn arrivals_are_answered_queue_pair_by_queue_pair() {
-    // Queue pair 3 gets 1 before 0, then a SEND Only ahead of a gap; 9 gets a WRITE and a READ request in
-    // order.
+    // Queue pair 3 receives PSN 1 before 0, and then a SEND Only beyond a gap. Queue pair 9 receives a
+    // WRITE and a READ request in order.
     let events = ["3 1 1", "9 10 0", "3 0 0", "9 12 1", "3 4 3", "3 2 2", "3 2 2"];
     let answers = ["1 0 1 0 0", "0 1 0 1 0", "0 2 0 0 0", "0 2 1 2 0", "1 2 3 0 0", "0 4 2 2 2", "0 4 2 2 0"];
     assert_eq!(replay("irn-receiver", &[], &events), answers);
@@ -23,7 +23,7 @@ fn arrivals_are_answered_queue_pair_by_queue_pair() {
 
 #[test]
 fn a_psn_goes_round_the_circle() {
-    // No queue pair begins there, so what comes before 0 is behind.
+    // The queue pair has its first PSN elsewhere, so a PSN before 0 is a duplicate.
     assert_eq!(replay("irn-receiver", &[], &["1 4 16777215"]), ["0 0 16777215 0 0"]);
 }
 

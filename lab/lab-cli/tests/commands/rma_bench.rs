@@ -1,13 +1,13 @@
-//! `remora bench rma`: each case has its rows, each beside what it is compared to. No time is judged here.
+//! `remora bench rma`: each case has its rows with their baselines. Times are not checked here.
 
 use serde_json::Value;
 
 use crate::running::{lines, remora};
 
-/// A row that is wanted: its case, its metric, and what it stands beside.
+/// An expected row: its case, its metric and its baseline.
 type Wanted<'a> = (&'a str, &'a str, Option<&'a str>);
 
-/// Runs what `words` ask for, once, and looks for rows, which are all that there are.
+/// Runs a benchmark once and checks that it prints exactly the expected rows.
 fn rows(words: &[&str], wanted: &[Wanted<'_>]) -> Vec<Value> {
     let out =
         remora(&[&["bench", "rma", "--json", "--rounds", "1", "--part", "100", "--only"], words].concat())
@@ -33,7 +33,7 @@ fn rows(words: &[&str], wanted: &[Wanted<'_>]) -> Vec<Value> {
     rows
 }
 
-/// All values are measured, and so many rows are judged.
+/// Checks that all values are measured, and that `judged` rows have a verdict.
 fn measured(rows: &[Value], judged: usize) {
     assert!(rows.iter().all(|row| row["value"].as_f64().is_some_and(|value| value > 0.0)), "{rows:?}");
     assert_eq!(rows.iter().filter(|row| row["holds"].is_boolean()).count(), judged, "{rows:?}");
@@ -103,7 +103,8 @@ fn an_incast_of_reads_loses_nothing_and_rcs_loss_stands_beside_it() {
     let wanted =
         [(rma, "datagrams_lost", None), (rc, "datagrams_lost", None), (rma, "bandwidth", Some("rc"))];
     let incast = rows(&["incast"], &wanted);
-    // The kernel's buffer holds more than the window lets come: this is no question of time.
+    // The kernel's buffer holds more than the window allows in flight, so the result does not depend on
+    // time.
     assert_eq!((&incast[0]["value"], &incast[0]["holds"]), (&0.0.into(), &true.into()), "{incast:?}");
     measured(&incast[2..], 0);
 }
@@ -188,7 +189,8 @@ fn while_the_server_rotates_its_key_reads_fail_and_recover() {
         let row = rows.iter().find(|row| row["metric"] == metric && row["case"] == case);
         row.unwrap_or_else(|| panic!("{metric} of {rows:?}"))["value"].as_f64().expect("a number")
     };
-    // Two keys in three seconds at least: each ends a read of a client that reads all the time.
+    // At least two key changes happen in three seconds, and each interrupts a read of a client that reads
+    // all the time.
     assert!(value("reads_failed") >= 1.0 && value("rate") > 0.0 && value("longest_gap") > 0.0, "{rows:?}");
     assert_eq!(value("reads_not_recovered"), 0.0);
 }

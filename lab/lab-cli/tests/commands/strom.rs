@@ -1,5 +1,5 @@
-//! `remora bench strom` and `remora figures strom`: rows and plots. No time is judged here; what the
-//! predictions must be, the tests of the models say.
+//! `remora bench strom` and `remora figures strom`: rows and plots. Times are not checked here; the tests
+//! of the models check the predictions.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::running::{Folder, Scratch, lines, remora};
 
-/// A task of each kind, and what StRoM is compared to there.
+/// A task of each kind, with its metric and the baselines of StRoM.
 const BESIDE: [(&str, &str, &[&str]); 6] = [
     ("walk/8", "latency_p50", &["reads", "tcp-rpc"]),
     ("get/256", "latency_p50", &["reads", "tcp-rpc"]),
@@ -18,19 +18,19 @@ const BESIDE: [(&str, &str, &[&str]); 6] = [
     ("count/1048576", "bandwidth", &["write", "eight threads of the paper"]),
 ];
 
-/// The benchmark looks at every value that it gets, so that what it measures is what it says.
+/// Runs every task over a port. The benchmark checks each value that it receives.
 fn every_task_over(port: &str) {
     let mut cases = BTreeSet::new();
     for (task, metric, beside) in BESIDE {
         let only = format!("{port}/{task}/{metric}");
         let ended = remora(&["bench", "strom", "--port", port, "--rounds", "1", "--json", "--only", &only]);
         if ended.err.contains("which needs root") {
-            // Past the test harness, which keeps what tests print.
+            // The test harness captures `eprintln!`, so the message is written to standard error directly.
             let _ = writeln!(std::io::stderr(), "strom over {port}: not run, because it needs CAP_SYS_ADMIN");
             return;
         }
         let gets = task.starts_with("get/");
-        // Whoever has no kernels as WebAssembly is told how to get them, in one line.
+        // A build without WebAssembly kernels prints one line that names the feature to enable.
         let told = ended.err.matches("kernels as WebAssembly are left out").count();
         let how = ended.err.matches("--features wasm").count();
         let out = ended.good();
@@ -41,7 +41,8 @@ fn every_task_over(port: &str) {
         cases.extend(rows.iter().filter_map(|row| row["case"].as_str()).map(str::to_owned));
         let figures = rows.iter().filter(|row| row["metric"] == metric);
         let baselines: Vec<&str> = figures.filter_map(|row| row["baseline"].as_str()).collect();
-        // Of StRoM's two ways with an object the one by a READ, which takes a packet, comes first.
+        // Of StRoM's two variants for an object, the one with a READ (for objects of one packet) comes
+        // first.
         let beside = if cases.contains(&format!("{port}/{task}/strom-read")) {
             beside.repeat(2)
         } else {
@@ -54,7 +55,7 @@ fn every_task_over(port: &str) {
             assert_eq!((&row["bench"], row["rounds"].as_array().map(Vec::len)), (&"strom".into(), Some(1)));
         }
         let judged = rows.iter().filter(|row| !row["holds"].is_null()).count();
-        // An object longer than a packet is checked by RPC alone, which is not judged.
+        // An object longer than a packet is only checked by RPC, which is not judged.
         let asked = match task {
             "check/4096" => cases.contains(&format!("{port}/{task}/strom-read")),
             _ => matches!(task, "check/512/failing-50%" | "shuffle/16777216" | "count/1048576"),
@@ -83,7 +84,8 @@ fn over_xdp_each_task_is_done_by_a_kernel_and_by_what_it_is_compared_to() {
     every_task_over("xdp");
 }
 
-/// Figures of the models, with what is stated in the text: numbers that a row of theirs is compared to.
+/// Figures of the models, with the number of values stated in the paper's text, each of which is compared
+/// to a row.
 const PREDICTED: [(&str, usize); 12] = [
     ("figure-5a", 0),
     ("figure-5b", 2),

@@ -1,4 +1,4 @@
-//! `remora bench txn`: small, over shm; what it counts and what it adds up.
+//! `remora bench txn`: short runs over shm, with its counts and sums.
 
 use std::io::Write as _;
 
@@ -60,7 +60,7 @@ fn ycsb_t_takes_two_round_trips_over_prism_tx_and_four_over_farm() {
     assert!(floor.iter().filter(|row| row["limit"] == 1.15).count() == 1, "{floor:?}");
 }
 
-/// At the end of each it has added all rows up, or it would have failed.
+/// Checks that the benchmarks run. Each of them adds up all rows at its end and fails if a sum is wrong.
 #[test]
 fn smallbank_and_tatp_run_and_their_rows_add_up() {
     let rows = rows(&["smallbank", "tatp", "--customers", "50", "--subscribers", "20"]);
@@ -76,13 +76,14 @@ fn smallbank_and_tatp_run_and_their_rows_add_up() {
     }
 }
 
-/// SmallBank over a port on a wire: what was loaded and committed is all there.
+/// Runs SmallBank over a network port. The benchmark checks that everything loaded and committed is
+/// present.
 #[track_caller]
 fn adds_up_over(port: &str) {
     let words = ["bench", "txn", "smallbank", "--port", port, "--rounds", "1", "--millis", "5"];
     let ended = remora(&[words.as_slice(), &["--customers", "50", "--json"]].concat());
     if ended.err.contains("which needs root") {
-        // Past the test harness, which keeps what tests print.
+        // The test harness captures `eprintln!`, so the message is written to standard error directly.
         let _ = writeln!(std::io::stderr(), "bench txn over {port}: not run, because it needs CAP_SYS_ADMIN");
         return;
     }

@@ -1,5 +1,5 @@
-//! Replicated blocks: three replicas, of which one at a time is stopped, cut off, or killed and repaired; and
-//! clients, likewise.
+//! Replicated blocks: three replicas, of which one at a time is stopped, cut off, or killed and repaired,
+//! and clients to which the same happens.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const KINDS: [&str; 7] = [
     "server repaired",
 ];
 
-/// A replica of this design; `new`: it begins with the store.
+/// Returns a replica of this design. If `new`, it creates the store.
 fn replica(hosts: &Hosts, design: &str, at: usize, new: bool) -> Server {
     let (address, servers, number) = (hosts.address(at), servers(hosts), at.to_string());
     let serve = ["serve", "block", "--design", design, "--replica", &number, "--servers", &servers];
@@ -36,7 +36,7 @@ fn servers(hosts: &Hosts) -> String {
     addresses.join(",")
 }
 
-/// Three replicas, and clients at work.
+/// Returns three replicas and clients that exercise them.
 fn scene(design: &str, seed: u64, more: &[&str]) -> Option<Scene> {
     let hosts = Hosts::new(REPLICAS + CLIENTS)?;
     let mut replicas: Vec<Server> = (0..REPLICAS).map(|at| replica(&hosts, design, at, true)).collect();
@@ -49,8 +49,8 @@ fn scene(design: &str, seed: u64, more: &[&str]) -> Option<Scene> {
     Some(scene)
 }
 
-/// A replica dies with its memory; without another one of them nobody does anything. Then it comes back, and
-/// is as good as it was: the next one that is missing is another.
+/// Kills a replica, which loses its memory. While another one is missing too, no operation completes. After
+/// its repair the replica replaces a different missing one.
 fn one_dies_and_comes_back(scene: &mut Scene, design: &str) {
     let dead = scene.random.below(REPLICAS as u64) as usize;
     let other = (dead + 1) % REPLICAS;
@@ -61,8 +61,8 @@ fn one_dies_and_comes_back(scene: &mut Scene, design: &str) {
     scene.stop_server(other, Whom::Some, Long);
 }
 
-/// Starts a replica again, empty. It gives up when the others do not answer for long; whoever looks after it
-/// tries again.
+/// Starts a replica again without its memory. It gives up if the others do not answer for long, so the
+/// start is repeated.
 fn repair(scene: &mut Scene, design: &str, dead: usize) {
     let mut server = replica(&scene.hosts, design, dead, false);
     until("a replica is repaired", || {
@@ -84,8 +84,8 @@ fn real_run(design: &str, seed: u64) {
     scene.judge(&format!("real {design} seed {seed}"), &history, linearizable, &KINDS);
 }
 
-/// Replicas are stopped, cut off, killed and repaired one at a time: the others go on. Without a
-/// majority no operation succeeds.
+/// Stops, cuts off, kills and repairs replicas one at a time while the others continue. Without a majority
+/// no operation succeeds.
 #[test]
 fn prism_rs_is_linearizable_while_processes_die_and_stand_still_and_links_are_cut() {
     real_run("prism-rs", 11);
@@ -105,8 +105,7 @@ fn a_client_of_blocks_that_answers_from_its_memory_is_found() {
     println!("{refused}");
 }
 
-/// Again and again a replica dies, one after the other, and comes back empty; in between comes whatever else
-/// may.
+/// Kills and repairs one replica after the other for a long time, with other mishaps in between.
 #[test]
 #[ignore = "soak: ten minutes"]
 fn soak_prism_rs_loses_no_acknowledged_write_in_ten_minutes_of_kills_and_repairs() {

@@ -1,16 +1,16 @@
-//! Hosts: network namespaces, each with one link to a bridge that stands in another one.
+//! Hosts of a test: network namespaces, each with one link to a bridge in another namespace.
 
 use remora_netns::{Error, Namespace, or_skip};
 use std::process::{Command, Stdio};
 
-/// Some hosts on one network; they go away with this value.
+/// Hosts on one network. They are removed when this value is dropped.
 pub struct Hosts {
     spaces: Vec<Namespace>,
     switch: Namespace,
 }
 
 impl Hosts {
-    /// Makes them. None: this process may not, and that has been said.
+    /// Creates the hosts. Returns `None`, after a message, if this process may not.
     pub fn new(count: usize) -> Option<Hosts> {
         or_skip(Hosts::make(count))
     }
@@ -28,19 +28,20 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// The address of a host.
+    /// Returns the address of a host.
     pub fn address(&self, host: usize) -> String {
         format!("10.214.8.{}", host + 1)
     }
 
-    /// The command `remora` with these words on a host. It stays the same process.
+    /// Returns the command `remora` with these arguments on a host. Signals to its child process reach
+    /// `remora` itself, not a wrapper.
     pub fn remora(&self, host: usize, words: &[&str]) -> Command {
         let mut command = self.spaces[host].command(crate::running::binary());
         command.args(words).env_remove("RUST_LOG").stdin(Stdio::null());
         command
     }
 
-    /// Cuts a host off, or joins it to the others again. Frames that the bridge holds may still arrive.
+    /// Cuts a host off, or connects it again. Frames that the bridge holds may still arrive.
     pub fn cut(&self, host: usize, cut: bool) {
         let state = if cut { "down" } else { "up" };
         let done = self.switch.ip(&format!("link set {} {state}", port_of(host)));

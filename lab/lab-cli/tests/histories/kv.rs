@@ -1,4 +1,4 @@
-//! The key-value designs: what one server holds, while it and its clients are stopped, cut off and killed.
+//! The key-value designs: one server and its clients, which are stopped, cut off and killed.
 
 use remora_check::linearizable;
 
@@ -8,7 +8,7 @@ use crate::scene::{KINDS, Scene, Whom};
 
 const CLIENTS: usize = 4;
 
-/// A server, and clients at work.
+/// Returns a server and clients that exercise it.
 fn scene(design: &str, seed: u64, keys: &str) -> Option<Scene> {
     let hosts = Hosts::new(1 + CLIENTS)?;
     let (address, listen) = (hosts.address(0), format!("{}:7471", hosts.address(0)));
@@ -31,8 +31,8 @@ fn real_run(design: &str, seed: u64) {
     scene.judge(&format!("real {design} seed {seed}"), &history, linearizable, &KINDS);
 }
 
-/// Each process has a host of its own. Clients are killed, clients and servers are stopped, and links
-/// are cut, for shorter and longer than retries last.
+/// Runs each process on a host of its own. Clients are killed, clients and servers are stopped, and links
+/// are cut, for shorter and for longer than retries last.
 #[test]
 fn prism_kv_is_linearizable_while_processes_die_and_stand_still_and_links_are_cut() {
     real_run("prism", 1);

@@ -1,9 +1,9 @@
-//! Real runs over `udp`: each server and each client is a process on a host of its own (a network namespace;
-//! all hang on one bridge). Processes are killed and stopped, links are cut, and what the clients recorded is
-//! judged. Needs root; without it each test says so and ends.
+//! Real runs over `udp`: each server and each client is a process on a host of its own (a network
+//! namespace; all are connected to one bridge). Processes are killed and stopped, links are cut, and the
+//! recorded histories are checked. Needs root; without it each test prints a message and ends.
 //!
-//! Nothing is timed: a mishap lasts until the clients have shown what it did, and each is proved by the
-//! history itself.
+//! No result depends on time: a mishap lasts until the clients show its effect, and the history proves that
+//! each mishap happened.
 
 mod block;
 mod hosts;

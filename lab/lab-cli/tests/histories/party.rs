@@ -1,4 +1,4 @@
-//! The processes of a run: servers, and clients that record what they do.
+//! The processes of a run: servers, and clients that record their operations.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use remora_check::History;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use rustix::time::{ClockId, clock_gettime};
 
-/// No wait is so long unless something hangs, or the machine stands still.
+/// Time limit of every wait. It only passes if something hangs or the machine is stopped.
 const LONG: Duration = Duration::from_secs(180);
 
-/// The clock that all processes of a machine read.
+/// Returns the time of the monotonic clock, which all processes of a machine share.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Waits until it is so.
+/// Waits until `so` returns true.
 #[track_caller]
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -28,19 +28,19 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// A process on a host. It ends with this value.
+/// A process on a host. It is killed when this value is dropped.
 pub struct Process {
     child: Child,
     pub host: usize,
 }
 
 impl Process {
-    /// Starts it.
+    /// Starts a process.
     pub fn start(mut command: Command, host: usize) -> Process {
         Process { child: command.spawn().expect("the binary"), host }
     }
 
-    /// Stops it; returns when it stands still.
+    /// Stops the process and returns when it has stopped.
     pub fn stop(&self) {
         let id = Pid::from_child(&self.child);
         kill_process(id, Signal::STOP).expect("a process to stop");
@@ -49,12 +49,12 @@ impl Process {
         assert!(status.is_some_and(|status| status.stopped()), "it has ended by itself");
     }
 
-    /// Lets it run again.
+    /// Continues the stopped process.
     pub fn go_on(&self) {
         kill_process(Pid::from_child(&self.child), Signal::CONT).expect("a process that stands still");
     }
 
-    /// Kills it (`kill -9`); returns when it is dead.
+    /// Kills the process with SIGKILL and returns when it has ended.
     pub fn kill(&mut self) {
         assert!(self.child.try_wait().expect("a child").is_none(), "it has ended by itself");
         self.child.kill().expect("a process to kill");
@@ -69,14 +69,14 @@ impl Drop for Process {
     }
 }
 
-/// A server that serves.
+/// A server that is ready.
 pub struct Server {
     pub process: Process,
     lines: Option<Box<dyn Iterator<Item = String> + Send>>,
 }
 
 impl Server {
-    /// Begins to start it.
+    /// Starts a server without waiting for it.
     pub fn spawn(mut command: Command, host: usize) -> Server {
         let mut process = Process::start(take(&mut command), host);
         let stderr = process.child.stderr.take().expect("piped");
@@ -84,16 +84,16 @@ impl Server {
         Server { process, lines: Some(Box::new(lines)) }
     }
 
-    /// Waits until it serves.
+    /// Waits until the server is ready.
     #[track_caller]
     pub fn wait(&mut self) {
         self.serves().unwrap_or_else(|said| panic!("the server ended: {said:?}"));
     }
 
-    /// The same.
+    /// Waits until the server is ready or has ended.
     ///
     /// # Errors
-    /// What it said before it ended instead.
+    /// Returns the output of the server if it ended.
     pub fn serves(&mut self) -> Result<(), Vec<String>> {
         let mut lines = self.lines.take().expect("nobody has waited yet");
         let mut said = Vec::new();
@@ -101,7 +101,7 @@ impl Server {
             let Some(line) = lines.next() else { return Err(said) };
             said.push(line);
         }
-        // What it says later must find a reader.
+        // A reader must drain later output, or the server would block.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(())
     }
@@ -112,17 +112,17 @@ fn take(command: &mut Command) -> Command {
     std::mem::replace(command, Command::new("true"))
 }
 
-/// A client that records what it does.
+/// A client that records its operations.
 pub struct Client {
     pub process: Process,
-    /// Its number among all that ever were.
+    /// Number of this client among all clients that the run has started.
     pub number: u32,
     pub history: PathBuf,
     file: BufReader<std::fs::File>,
     rest: String,
     stdin: Option<ChildStdin>,
-    /// Operations that it has recorded: those that it began, those that are done, those that did nothing, and
-    /// those of which it will never know.
+    /// Numbers of recorded operations: `begun` were started, `done` succeeded, `failed` had no effect, and
+    /// `unknown` have an outcome that the client never learns.
     begun: usize,
     pub done: usize,
     failed: usize,
@@ -130,7 +130,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts it, and waits until it has a history.
+    /// Starts a client and waits until its history file exists.
     pub fn start(mut command: Command, host: usize, number: u32, folder: &Path) -> Client {
         let history = folder.join(format!("client-{number}.jsonl"));
         std::fs::write(&history, "").expect("a file");
@@ -153,10 +153,10 @@ impl Client {
         }
     }
 
-    /// Takes in what it has recorded since.
+    /// Reads the lines that the client has recorded since the last call.
     pub fn look(&mut self) {
         self.file.read_to_string(&mut self.rest).expect("the history");
-        // Of a line that is being written the end comes next time.
+        // The end of an incomplete line is read by the next call.
         let end = self.rest.rfind('\n').map_or(0, |last| last + 1);
         let lines: String = self.rest.drain(..end).collect();
         let count = |kind: &str| lines.matches(&format!("\"type\":\"{kind}\"")).count();
@@ -166,7 +166,7 @@ impl Client {
         self.unknown += count("info");
     }
 
-    /// Stops it in the middle of an operation.
+    /// Stops the client in the middle of an operation.
     #[track_caller]
     pub fn stop_in_the_middle(&mut self) {
         until("it is in the middle of something", || {
@@ -180,7 +180,7 @@ impl Client {
         });
     }
 
-    /// Has it begin no more, and waits for its end.
+    /// Tells the client to begin no more operations, and waits for its end.
     #[track_caller]
     pub fn finish(&mut self) {
         self.stdin = None;
@@ -191,7 +191,7 @@ impl Client {
     }
 }
 
-/// What a client recorded, alive or dead.
+/// Reads the history that a client recorded, alive or dead.
 pub fn read(history: &Path) -> History {
     let file = std::fs::File::open(history).expect("the history");
     History::read(BufReader::new(file)).expect("lines of a history")

@@ -1,4 +1,5 @@
-//! A run: servers, clients at work, mishaps one after the other, and what the history says of each.
+//! A run: servers, clients at work, mishaps one after the other, and the check of each mishap by the
+//! history.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,27 +11,27 @@ use remora_store::Random;
 use crate::hosts::Hosts;
 use crate::party::{Client, Server, now, read, until};
 
-/// Clients of the history that a process may have: `remora ... exercise` numbers them so.
+/// Number of history clients per process; `remora ... exercise` numbers them in this way.
 const LANES: u32 = 1 << 10;
 
-/// Kinds of mishaps that [`Scene::mishaps`] brings.
+/// Kinds of mishaps that [`Scene::mishaps`] causes.
 pub const KINDS: [&str; 5] =
     ["client killed", "client stopped", "client cut off", "server stopped", "server cut off"];
 
-/// Who is hit.
+/// The processes that a mishap affects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Whom {
-    /// The process of this number.
+    /// The client with this number.
     Client(u32),
-    /// So much that nobody can do without.
+    /// A part without which no operation can complete.
     All,
-    /// One that the others can do without.
+    /// A server that no operation needs.
     Some,
-    /// One that some operations can do without.
+    /// A server that only some operations need.
     Part,
 }
 
-/// A time in which somebody stood still or was cut off.
+/// A time span in which a process was stopped or cut off.
 #[derive(Copy, Clone, Debug)]
 struct Span {
     kind: &'static str,
@@ -39,37 +40,37 @@ struct Span {
     to: u64,
 }
 
-/// How long a mishap lasts.
+/// The duration of a mishap.
 #[derive(Copy, Clone, Debug)]
 pub enum Length {
-    /// Shorter than retries run out in.
+    /// Shorter than retries last.
     Short,
-    /// Longer: until a client has noted that its connection failed, or others have shown that they can do
-    /// without.
+    /// Longer than retries last: until a client has recorded that its connection failed, or others have
+    /// shown that they do not need the affected process.
     Long,
 }
 
-/// The run.
+/// State of a run.
 pub struct Scene {
     pub hosts: Hosts,
     pub servers: Vec<Server>,
     pub clients: Vec<Client>,
-    /// What each client is told.
+    /// Arguments of each client.
     words: Vec<String>,
-    /// Clients note it when their connection fails.
+    /// True if clients record when their connection fails.
     pub notes_failures: bool,
     pub random: Random,
     folder: PathBuf,
-    /// Histories of those that were killed.
+    /// History files of killed clients.
     dead: Vec<PathBuf>,
     numbers: u32,
     spans: Vec<Span>,
-    /// Mishaps that came, by their kind.
+    /// Number of mishaps of each kind that the history shows.
     pub fired: BTreeMap<&'static str, usize>,
 }
 
 impl Scene {
-    /// With these servers; clients are told these words.
+    /// Creates a run with these servers. All clients get the arguments `words`.
     pub fn new(hosts: Hosts, servers: Vec<Server>, seed: u64, words: &[&str]) -> Scene {
         let id = std::thread::current().name().unwrap_or("run").replace(|c: char| !c.is_alphanumeric(), "-");
         let folder = std::env::temp_dir().join(format!("remora-{id}-{}-{seed}", std::process::id()));
@@ -89,7 +90,7 @@ impl Scene {
         }
     }
 
-    /// A client begins on this host, and is told more.
+    /// Starts a client on this host, with further arguments.
     pub fn enter(&mut self, host: usize, more: &[&str]) {
         let address = self.hosts.address(host);
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
@@ -100,13 +101,13 @@ impl Scene {
         self.numbers += 1;
     }
 
-    /// Operations that each client has done so far.
+    /// Returns the numbers of operations that the clients have completed so far.
     fn done(&mut self) -> Vec<usize> {
         self.clients.iter_mut().for_each(Client::look);
         self.clients.iter().map(|client| client.done).collect()
     }
 
-    /// Waits until each client has done so many operations more.
+    /// Waits until each client has completed `more` further operations.
     #[track_caller]
     pub fn all_go_on(&mut self, more: usize) {
         let before = self.done();
@@ -115,14 +116,14 @@ impl Scene {
         });
     }
 
-    /// Waits until the clients together have done so many operations more.
+    /// Waits until the clients together have completed `more` further operations.
     #[track_caller]
     pub fn some_go_on(&mut self, more: usize) {
         let before: usize = self.done().iter().sum();
         until("clients go on", || self.done().iter().sum::<usize>() >= before + more);
     }
 
-    /// Waits until a client notes operations whose end it will never know.
+    /// Waits until a client records operations with unknown outcome.
     #[track_caller]
     fn connection_fails(&mut self, whom: Whom) {
         let count = |scene: &mut Scene| -> usize {
@@ -141,7 +142,7 @@ impl Scene {
         self.random.below(self.clients.len() as u64) as usize
     }
 
-    /// What is so now lasts as long as it should.
+    /// Keeps the present mishap for its duration, and records its time span.
     #[track_caller]
     fn last(&mut self, kind: &'static str, whom: Whom, length: Length) {
         let from = now();
@@ -158,7 +159,7 @@ impl Scene {
         self.spans.push(Span { kind, whom, from, to: now() });
     }
 
-    /// Kills a client in the middle of what it does, and has another one begin on its host.
+    /// Kills a client in the middle of an operation, and starts another one on its host.
     #[track_caller]
     pub fn kill_client(&mut self) {
         self.all_go_on(2);
@@ -171,8 +172,8 @@ impl Scene {
         self.enter(client.process.host, &[]);
     }
 
-    /// Stops a client (SIGSTOP) and lets it go on. Its server has given up its connection meanwhile, if that
-    /// is long.
+    /// Stops a client with SIGSTOP and continues it. If the stop is long, its server has meanwhile given up
+    /// the connection.
     #[track_caller]
     pub fn stop_client(&mut self, length: Length) {
         self.all_go_on(2);
@@ -185,7 +186,7 @@ impl Scene {
         self.clients[at].process.go_on();
     }
 
-    /// Cuts a client's link and mends it.
+    /// Cuts the link of a client and restores it.
     #[track_caller]
     pub fn cut_client(&mut self, length: Length) {
         self.all_go_on(2);
@@ -196,7 +197,7 @@ impl Scene {
         self.hosts.cut(host, false);
     }
 
-    /// Stops a server and lets it go on.
+    /// Stops a server and continues it.
     #[track_caller]
     pub fn stop_server(&mut self, at: usize, whom: Whom, length: Length) {
         self.all_go_on(2);
@@ -205,7 +206,7 @@ impl Scene {
         self.servers[at].process.go_on();
     }
 
-    /// Kills a server, and shows that the clients can do without it.
+    /// Kills a server, and checks that the clients continue without it.
     #[track_caller]
     pub fn kill_server(&mut self, at: usize) {
         self.all_go_on(2);
@@ -214,7 +215,7 @@ impl Scene {
         *self.fired.entry("server killed").or_default() += 1;
     }
 
-    /// A server is there again in the place of one that was killed, and the clients go on.
+    /// Adds a server in the place of a killed one, and checks that the clients continue.
     #[track_caller]
     pub fn replace_server(&mut self, at: usize, server: Server) {
         self.servers[at] = server;
@@ -222,7 +223,7 @@ impl Scene {
         *self.fired.entry("server repaired").or_default() += 1;
     }
 
-    /// Cuts a server's link and mends it.
+    /// Cuts the link of a server and restores it.
     #[track_caller]
     pub fn cut_server(&mut self, at: usize, whom: Whom, length: Length) {
         self.all_go_on(2);
@@ -232,7 +233,7 @@ impl Scene {
         self.hosts.cut(host, false);
     }
 
-    /// Everybody ends; what all of them recorded.
+    /// Ends all clients and returns their common history.
     #[track_caller]
     pub fn finish(&mut self) -> History {
         self.all_go_on(2);
@@ -247,7 +248,8 @@ impl Scene {
         history
     }
 
-    /// The mishap of this number, below 9, short or long, of any client or of this server.
+    /// Causes the mishap with this number, below 9: short or long, of a random client or of the given
+    /// server.
     pub fn mishap(&mut self, number: u64, server: usize, whom: Whom) {
         match number {
             0 => self.kill_client(),
@@ -262,7 +264,7 @@ impl Scene {
         }
     }
 
-    /// Each of them, of any server, in an order that the seed decides.
+    /// Causes every mishap once, of random servers, in an order that the seed determines.
     pub fn mishaps(&mut self, whom: Whom) {
         let mut left: Vec<u64> = (0..9).collect();
         while !left.is_empty() {
@@ -272,7 +274,8 @@ impl Scene {
         }
     }
 
-    /// The history holds, clients met each other in it, and mishaps of all these kinds came.
+    /// Checks the history with `judge`, that clients accessed the same keys concurrently, and that mishaps
+    /// of all `kinds` happened.
     pub fn judge(
         &self,
         name: &str,
@@ -306,10 +309,10 @@ impl Drop for Scene {
     }
 }
 
-/// Does the history show the mishap?
+/// Returns whether the history shows the mishap.
 ///
 /// # Panics
-/// Somebody says that he did what nobody could have done then: the mishap was none.
+/// Panics if an operation completed that the mishap must have prevented.
 #[track_caller]
 fn shows(operations: &[Operation], span: &Span) -> bool {
     let hit = |operation: &&Operation| match span.whom {
@@ -322,12 +325,12 @@ fn shows(operations: &[Operation], span: &Span) -> bool {
         operation.outcome == Outcome::Done && operation.invoked >= span.from && ended
     });
     if span.whom == Whom::Some {
-        // The others went on.
+        // The other processes completed operations.
         return inside.is_some();
     }
     let possible = inside.is_none() || span.whom == Whom::Part;
     assert!(possible, "{span:?}, and yet {}", inside.expect("one"));
-    // Who had begun something was held up.
+    // An operation in progress was delayed until after the mishap.
     of_those.iter().any(|operation| {
         let held = operation.ended.is_none_or(|ended| ended > span.to);
         operation.invoked < span.to && (held || operation.outcome == Outcome::Unknown)

@@ -9,7 +9,7 @@ use crate::scene::{KINDS, Scene, Whom};
 const SHARDS: usize = 2;
 const CLIENTS: usize = 4;
 
-/// A shard.
+/// Starts a shard.
 fn shard(hosts: &Hosts, design: &str, at: usize) -> Server {
     let (address, listen, number) =
         (hosts.address(at), format!("{}:7491", hosts.address(at)), at.to_string());
@@ -18,7 +18,7 @@ fn shard(hosts: &Hosts, design: &str, at: usize) -> Server {
     Server::spawn(hosts.remora(at, &[&serve[..], &own].concat()), at)
 }
 
-/// Two shards, and clients at work.
+/// Returns two shards and clients that exercise them.
 fn scene(design: &str, seed: u64, keys: &str) -> Option<Scene> {
     let hosts = Hosts::new(SHARDS + CLIENTS)?;
     let mut shards: Vec<Server> = (0..SHARDS).map(|at| shard(&hosts, design, at)).collect();
@@ -35,15 +35,15 @@ fn scene(design: &str, seed: u64, keys: &str) -> Option<Scene> {
 
 fn real_run(design: &str, seed: u64, judge: fn(&History) -> Result<(), Violation>) {
     let Some(mut scene) = scene(design, seed, "12") else { return };
-    // One more than elsewhere: what is left of a dead client's transaction is what others have to do with.
+    // One more client is killed than elsewhere, because other clients must clean up its transaction.
     scene.kill_client();
     scene.mishaps(Whom::Part);
     let history = scene.finish();
     scene.judge(&format!("real {design} seed {seed}"), &history, judge, &KINDS);
 }
 
-/// Two shards, each process on a host of its own. Clients are killed, clients and shards are stopped,
-/// and links are cut.
+/// Runs two shards and clients, each process on a host of its own. Clients are killed, clients and shards
+/// are stopped, and links are cut.
 #[test]
 fn prism_tx_is_serializable_while_processes_die_and_stand_still_and_links_are_cut() {
     real_run("prism-tx", 21, serializable);

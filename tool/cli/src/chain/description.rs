@@ -1,14 +1,14 @@
-//! What a step did, as text.
+//! Describes the steps of a chain program as text.
 
 use remora_chain::{Change, Machine, Names, Segment, Step};
 use remora_nic::wqe::{SLOT, Wqe};
 
-/// A work request as text, by the copy that was executed.
+/// Returns the text of the work request that was executed, or of the message that arrived.
 pub fn said(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
     if step.message {
         return format!("a message of {} bytes", Wqe::parse(&step.slot).length());
     }
-    // What follows in further slots is not in the copy; it stands where it was posted.
+    // The step holds only the first slot. Further slots are read from the queue.
     let wqe = Wqe::parse(&step.slot);
     let further = wqe.slots().unwrap_or(1).saturating_sub(1);
     let slots = u64::from(machine.program().queues[step.queue].ring_slots());
@@ -20,7 +20,7 @@ pub fn said(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
     remora_chain::disassemble(&step.slot, &more.collect::<Vec<[u8; SLOT]>>(), names)
 }
 
-/// What a step is called.
+/// Returns the name of a step: its work request, or the queue's message.
 pub fn place(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
     if step.message {
         return format!("{}.received", machine.program().queues[step.queue].name);
@@ -29,7 +29,7 @@ pub fn place(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
     names.work(step.queue, step.index % slots)
 }
 
-/// A change as text: a header as such, what fills a word as a number, the rest by its length.
+/// Returns a change as text. Headers are shown as verbs, words as numbers, and anything else by its length.
 pub fn changed(change: &Change, names: &Names<'_>) -> String {
     let is_header =
         matches!(change.at.segment, Segment::Queue(_)) && change.at.offset.is_multiple_of(SLOT as u64);

@@ -1,4 +1,4 @@
-//! `remora chain asm` and `disasm`: a program's bytes, as a listing and as JSON.
+//! `remora chain asm` and `remora chain disasm`: the bytes of a program, as a listing and as JSON.
 
 use std::io::Write as _;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use remora_chain::{Label, Names, Numbers, Program, Queue, QueueNumbers, Section, Work, layout, link};
 use serde::{Deserialize, Serialize};
 
-/// The bytes of a program, with what they are called.
+/// The bytes of a program with the names of their places, stored as JSON.
 #[derive(Serialize, Deserialize)]
 struct Image {
     sections: Vec<SectionImage>,
@@ -35,7 +35,7 @@ struct QueueImage {
     labels: Vec<(String, u64)>,
 }
 
-/// Bytes out of hexadecimal digits; spaces count for nothing.
+/// Parses hexadecimal digits. White space is ignored.
 pub fn bytes(digits: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = digits.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let pairs = digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
@@ -46,7 +46,7 @@ fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `remora chain asm`.
+/// Runs `remora chain asm`.
 pub fn assemble(program: &Program, json: bool) -> Result<()> {
     let numbers = layout(program);
     let bytes = link(program, &numbers);
@@ -71,7 +71,7 @@ pub fn assemble(program: &Program, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What a queue is, in the language's word.
+/// Returns the keyword of the language for how a queue is fetched.
 pub fn fetching(queue: &Queue) -> &'static str {
     match queue.fetching {
         remora_nic::Fetching::Posted => "posted",
@@ -113,10 +113,9 @@ fn image(program: &Program, numbers: &Numbers, bytes: &remora_chain::Image) -> I
     }
 }
 
-/// `remora chain disasm`.
+/// Runs `remora chain disasm`.
 pub fn disassemble(text: &str) -> Result<()> {
-    let image: Image =
-        serde_json::from_str(text).context("this is not what `remora chain asm --json` prints")?;
+    let image: Image = serde_json::from_str(text).context("not the output of `remora chain asm --json`")?;
     let (program, numbers) = names(&image)?;
     let names = Names::new(&program, &numbers);
     let mut out = std::io::stdout().lock();
@@ -140,7 +139,7 @@ pub fn disassemble(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the places of an image are called.
+/// Returns a program and numbers that have the names of the image, for disassembly.
 fn names(image: &Image) -> Result<(Program, Numbers)> {
     let mut program = Program { sections: Vec::new(), queues: Vec::new() };
     let mut numbers = Numbers { key: 1, sections: Vec::new(), regions: Vec::new(), queues: Vec::new() };
@@ -148,8 +147,8 @@ fn names(image: &Image) -> Result<(Program, Numbers)> {
         let labels = section.labels.iter();
         let labels =
             labels.map(|(name, offset, len)| Label { name: name.clone(), offset: *offset, len: *len });
-        let bytes =
-            bytes(&section.bytes).with_context(|| format!("the bytes of {} are none", section.name))?;
+        let bytes = bytes(&section.bytes)
+            .with_context(|| format!("the bytes of {} are not hexadecimal digits", section.name))?;
         let name = section.name.clone();
         program.sections.push(Section { name, bytes, labels: labels.collect(), ..Section::default() });
         numbers.sections.push(section.address);

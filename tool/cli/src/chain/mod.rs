@@ -1,4 +1,4 @@
-//! `remora chain`: programs of chains, from text to a run that one can look at.
+//! `remora chain`: assembles, verifies, runs and traces chain programs.
 
 mod description;
 mod image;
@@ -14,45 +14,45 @@ use clap::{Args, Subcommand, ValueEnum};
 use remora_chain::{Machine, Program};
 use remora_options::number::natural;
 
-/// `remora chain`.
+/// Subcommands of `remora chain`.
 #[derive(Subcommand)]
 pub enum ChainCommand {
-    /// Print the work requests of a program, byte by byte.
+    /// Print the work requests of a program and their bytes.
     #[command(
         after_help = "Examples:\n  remora chain asm if.chain\n  remora chain asm if.chain --json > if.json"
     )]
     Asm {
-        /// The program's text (docs/reference/chains.md has the language); - takes it from standard input.
+        /// File with the program's text (language: docs/reference/chains.md); - reads standard input.
         file: PathBuf,
-        /// One JSON object, which `disasm` reads.
+        /// Print one JSON object, which `remora chain disasm` reads.
         #[arg(long)]
         json: bool,
     },
-    /// Print the text of work requests.
+    /// Print the program text of assembled work requests.
     #[command(after_help = "Example:\n  remora chain disasm if.json")]
     Disasm {
-        /// What `asm --json` printed.
+        /// File with the output of `remora chain asm --json`; - reads standard input.
         file: PathBuf,
     },
-    /// Look for what is wrong with a program before it runs.
+    /// Check a program for faults without running it.
     #[command(
-        after_help = "Examples:\n  remora chain verify if.chain\n  remora chain verify get.chain --json\n\nEnds with status 1 if something cannot be right: a place outside of the program's memory, a count that never comes, a change\nwithout a barrier, a client that could say what a work request does. What somebody should know is a notice."
+        after_help = "Examples:\n  remora chain verify if.chain\n  remora chain verify get.chain --json\n\nEnds with status 1 if the program has a fault: an address outside of its memory, a WAIT for a count that is never reached, a change of a\nwork request without a barrier, or a work request that a client could choose. Notices do not change the status."
     )]
     Verify {
-        /// The program's text; - takes it from standard input.
+        /// File with the program's text; - reads standard input.
         file: PathBuf,
-        /// A JSON object for each finding.
+        /// Print one JSON object per finding.
         #[arg(long)]
         json: bool,
     },
-    /// Run a program on a NIC of its own, and print its data.
+    /// Run a program on a NIC in this process and print its data.
     #[command(
         after_help = "Examples:\n  remora chain run if.chain\n  remora chain run if.chain --set x=7 --show answer\n  remora chain run get.chain --send in=0x2a --budget 1000 --json\n\nEnds with status 1 if a work request failed."
     )]
     Run {
         #[command(flatten)]
         start: Start,
-        /// Print these words only; may be given several times.
+        /// Print only the words with this name; may be given several times [default: all data].
         #[arg(long)]
         show: Vec<String>,
         /// Print the result as one JSON object.
@@ -66,52 +66,54 @@ pub enum ChainCommand {
     Trace {
         #[command(flatten)]
         start: Start,
-        /// The form of the trace.
+        /// Format of the trace.
         #[arg(long, default_value = "text")]
         format: Format,
     },
 }
 
-/// How a trace is written.
+/// Formats of a trace.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// A line for each work request, and one for each change.
+    /// Text: one line per work request and one per change.
     Text,
-    /// What Perfetto and Chrome draw: a track for each queue, a microsecond for each step.
+    /// Trace events for Perfetto and Chrome: one track per queue, one microsecond per step.
     Chrome,
-    /// A page with the queues drawn, to step through.
+    /// HTML page that shows the queues step by step.
     Html,
 }
 
-/// What is run, and how it begins.
+/// Options that select a program and its initial state.
 #[derive(Args, Clone, Debug)]
 pub struct Start {
-    /// The program's text; - takes it from standard input.
+    /// File with the program's text; - reads standard input.
     pub file: PathBuf,
-    /// Work requests that it may execute.
+    /// Maximum number of work requests that are executed.
     #[arg(long, default_value_t = 100_000, value_parser = natural::<u64>)]
     pub budget: u64,
-    /// Change a word before the start: NAME=NUMBER; may be given several times.
+    /// Set a word before the start, in the form NAME=NUMBER; may be given several times.
     #[arg(long)]
     pub set: Vec<String>,
-    /// A client's message: QUEUE=BYTES, where the bytes are hexadecimal digits in memory's order, or words
-    /// with commas between: 0x and a value, &NAME for an address, [nop 42] for a header with that id; may be
-    /// given several times.
+    /// Deliver a client's message, in the form QUEUE=BYTES; may be given several times. The bytes are
+    /// hexadecimal digits in memory order, or words separated by commas: 0x and a value, &NAME for an
+    /// address, or [nop 42] for a header with that id.
     #[arg(long)]
     pub send: Vec<String>,
 }
 
 impl Start {
-    /// The program, started.
+    /// Loads and starts the program, with its words set and its messages delivered.
     fn machine(&self) -> Result<Machine> {
         let mut machine = Machine::load(program(&self.file)?)?;
         for setting in &self.set {
             let (name, value) = setting.split_once('=').context("--set takes NAME=NUMBER")?;
             let value = number(value).with_context(|| {
-                format!("`{value}` is no number: --set takes NAME=NUMBER, in decimal or behind 0x")
+                format!(
+                    "`{value}` is not a number: --set takes NAME=NUMBER, in decimal or hexadecimal (0x2a)"
+                )
             })?;
             if !machine.set_word(name, value) {
-                bail!("the program has no word `{name}`: name one of its data");
+                bail!("the program has no data word `{name}`");
             }
         }
         machine.start();
@@ -121,10 +123,10 @@ impl Start {
             let number = number
                 .with_context(|| format!("the program has no queue `{queue}`: name one that it declares"))?;
             let bytes = message_bytes(&machine, bytes).with_context(|| {
-                format!("`{bytes}` is neither hexadecimal digits nor words such as 0x2a,&NAME,[nop 42]")
+                format!("`{bytes}` is not a message: give hexadecimal digits, or words such as 0x2a,&NAME,[nop 42]")
             })?;
             if !machine.send(number, &bytes) {
-                bail!("queue `{queue}` has no receive left that takes a message of {} bytes", bytes.len());
+                bail!("queue `{queue}` has no posted receive for a message of {} bytes", bytes.len());
             }
         }
         Ok(machine)
@@ -155,7 +157,7 @@ fn message_bytes(machine: &Machine, text: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Reads a program's text.
+/// Reads and parses the text of a program.
 fn program(file: &Path) -> Result<Program> {
     let text = text(file)?;
     let name = file.display().to_string();
@@ -164,12 +166,12 @@ fn program(file: &Path) -> Result<Program> {
 
 fn text(file: &Path) -> Result<String> {
     if file == Path::new("-") {
-        return std::io::read_to_string(std::io::stdin()).context("standard input is no text");
+        return std::io::read_to_string(std::io::stdin()).context("standard input is not UTF-8 text");
     }
     std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// `remora chain`.
+/// Runs a subcommand of `remora chain`.
 pub fn run(command: ChainCommand) -> Result<()> {
     match command {
         ChainCommand::Asm { file, json } => image::assemble(&program(&file)?, json),

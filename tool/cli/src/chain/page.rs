@@ -1,5 +1,4 @@
-//! A trace as a page of its own: the queues drawn, slot by slot, to step through. It loads nothing from
-//! anywhere.
+//! Renders a trace as an HTML page that shows the queues step by step. The page loads no other resources.
 
 use std::path::Path;
 
@@ -11,15 +10,15 @@ use serde_json::{Value, json};
 use super::description::{changed, place, said};
 use super::image::fetching;
 
-/// Bytes of a program's memory: of its sections, then of its queues.
+/// Bytes of a program's memory: one element for each section, then one for each queue.
 pub type Memory = Vec<Vec<u8>>;
 
-/// Characters of a text that are shown.
+/// Maximum number of characters of a text that are shown.
 const TEXT: usize = 48;
 
 const FRAME: &str = include_str!("page.html");
 
-/// What stands in the memory before the first step.
+/// Returns the memory before the first step.
 pub fn before(machine: &Machine) -> Memory {
     let program = machine.program();
     let section = |at: usize| (Segment::Section(at), program.sections[at].bytes.len());
@@ -30,7 +29,7 @@ pub fn before(machine: &Machine) -> Memory {
         .collect()
 }
 
-/// The page.
+/// Returns the HTML page of a trace.
 pub fn page(
     file: &Path,
     first: &Memory,
@@ -60,7 +59,7 @@ pub fn page(
     let steps: Vec<Value> = steps.iter().map(|step| frame(step, &mut memory, machine, names)).collect();
     let title = file.file_name().map_or("chain".into(), |name| name.to_string_lossy().into_owned());
     let all = json!({"title": title, "queues": queues, "data": data, "steps": steps});
-    // Nothing in a text may end the script that it stands in.
+    // `<` is escaped so that no text of the program can end the script element.
     let all = serde_json::to_string(&all)?.replace('<', "\\u003c");
     Ok(FRAME.replace("{trace}", &all))
 }
@@ -114,8 +113,8 @@ fn slot(bytes: &[u8], index: u64, names: &Names<'_>) -> String {
     slots.split_first().map_or(String::new(), |(first, more)| remora_chain::disassemble(first, more, names))
 }
 
-/// What stands at a label: a text if it looks like one, else its first word, as text too: JavaScript's
-/// numbers have 53 bits.
+/// Returns the content of a label: a text if it looks like one, otherwise its first word in decimal. The
+/// word is a string because JavaScript's numbers have 53 bits.
 fn content(section: &[u8], label: &Label) -> String {
     let all = &section[label.offset as usize..][..label.len as usize];
     let text = all.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `remora chain run`.
+//! `remora chain run`: runs a program and prints its data.
 
 use anyhow::{Context as _, Result, bail};
 use remora_chain::{Location, Machine, RunEnd, Segment};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Start;
 use remora_options::print;
 
-/// Runs a program and prints what became of its data.
+/// Runs a program and prints its data at the end.
 pub fn run(start: &Start, show: &[String], json: bool) -> Result<()> {
     let mut machine = start.machine()?;
     let end = machine.run(start.budget);
@@ -30,19 +30,19 @@ pub fn run(start: &Start, show: &[String], json: bool) -> Result<()> {
             print::line(format_args!("{name} = {}", words.join(" ")));
         }
         let why = match ended {
-            "budget" => "the budget is used up, and it would go on",
+            "budget" => "stopped by --budget before its end",
             "rest" => "nothing is left to do",
             _ => "a work request failed",
         };
         print::line(format_args!("{} work requests executed; {why}", machine.executed()));
     }
     if !failures.is_empty() {
-        bail!("{}", failures.join("; "));
+        bail!("failed work requests: {}", failures.join("; "));
     }
     Ok(())
 }
 
-/// Words of data under their names, eight at most of each.
+/// Returns the names of all data with their words, at most eight words of each.
 fn all(machine: &Machine) -> Vec<(String, Vec<u64>)> {
     let sections = machine.program().sections.iter().enumerate().skip(1);
     let labels = sections.flat_map(|(at, section)| section.labels.iter().map(move |label| (at, label)));
@@ -62,15 +62,13 @@ fn words(machine: &Machine, section: usize, offset: u64, len: u64) -> Vec<u64> {
 
 fn some(machine: &Machine, names: &[String]) -> Result<Vec<(String, Vec<u64>)>> {
     let word = |name: &String| {
-        let word = machine
-            .word(name)
-            .with_context(|| format!("the program has no word `{name}`: name one of its data"))?;
+        let word = machine.word(name).with_context(|| format!("the program has no data word `{name}`"))?;
         Ok((name.clone(), vec![word]))
     };
     names.iter().map(word).collect()
 }
 
-/// What failed, with the line that it stands in.
+/// Returns one line of text for each failed work request, with its place in the program.
 pub fn failures(machine: &Machine) -> Vec<String> {
     let one = |failure: &remora_chain::Failure| {
         let queue = &machine.program().queues[failure.queue];

@@ -1,4 +1,4 @@
-//! `remora chain trace`: what each work request did.
+//! `remora chain trace`: prints the effect of each work request.
 
 use std::io::Write as _;
 
@@ -10,7 +10,7 @@ use super::description::{changed, place, said};
 use super::run::failures;
 use super::{Format, Start, page};
 
-/// Steps through a program and writes what it did.
+/// Runs a program step by step and writes the trace.
 pub fn trace(start: &Start, format: Format) -> Result<()> {
     let mut machine = start.machine()?;
     let first = page::before(&machine);
@@ -45,7 +45,7 @@ fn text(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
     text
 }
 
-/// Chrome's trace events: each queue is a thread, each step lasts a microsecond.
+/// Returns trace events in Chrome's format. Each queue is a thread, and each step lasts one microsecond.
 fn chrome(steps: &[Step], machine: &Machine, names: &Names<'_>) -> Value {
     let queues = machine.program().queues.iter().enumerate();
     let mut events: Vec<_> = queues

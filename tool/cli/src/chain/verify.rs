@@ -1,4 +1,4 @@
-//! `remora chain verify`.
+//! `remora chain verify`: checks a program for faults.
 
 use std::path::Path;
 
@@ -8,7 +8,10 @@ use serde_json::json;
 
 use remora_options::print;
 
-/// Prints what is found in a program; a fault is an error.
+/// Prints the findings about a program.
+///
+/// # Errors
+/// Fails if the program cannot be read or has faults.
 pub fn verify(file: &Path, json: bool) -> Result<()> {
     let program = super::program(file)?;
     let found = remora_chain::verify(&program);

@@ -1,11 +1,12 @@
-//! What `remora doctor` says of the broker of an address.
+//! The part of `remora doctor` about the broker of an address.
 
 use std::net::SocketAddr;
 
 use remora_broker::client::{ClientError, Options, Report, report};
 use remora_verbs::doctor::{Finding, Verdict};
 
-/// Adds who shares the address, and who has which range. A UDP port that the broker has is no fault.
+/// Adds findings about the broker of `address`, its GIDs and its QP number ranges. A UDP port that this
+/// broker occupies is reported as good.
 pub fn examine(address: SocketAddr, findings: &mut Vec<Finding>) {
     let ip = address.ip();
     let of_broker = match report(address, &Options::from_environment()) {
@@ -28,7 +29,7 @@ pub fn examine(address: SocketAddr, findings: &mut Vec<Finding>) {
             what: "broker",
             verdict: Verdict::Limited,
             found: error.to_string(),
-            mend: "as it says",
+            mend: "see the message",
         }],
     };
     findings.extend(of_broker);
@@ -39,7 +40,7 @@ fn of_report(report: &Report) -> Vec<Finding> {
     let tally = broker.tally;
     let manner = match (broker.alone, broker.relays) {
         (true, _) => "a thread of the one program that has the address",
-        (false, true) => "the kernel cannot steer: it hands all frames over",
+        (false, true) => "the kernel cannot steer, so the broker relays all frames",
         (false, false) => "the kernel steers",
     };
     let found = format!(

@@ -1,4 +1,4 @@
-//! What the counters of a running program say: where 1RMA's operations wait.
+//! The part of `remora doctor` about a running program: its counters show where 1RMA operations wait.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use remora_verbs::doctor::{Finding, Verdict};
 
 use crate::metrics::{Buckets, Samples, duration, histograms, lately, look, quantile};
 
-/// Time between the two readings of a program's counters.
+/// Time between the two readings of the counters.
 const APART: Duration = Duration::from_secs(1);
 
-/// Share of the time above which a full window is worth a word.
+/// Share of the time above which a full window is reported as a limitation.
 const OFTEN: f64 = 0.1;
 
-/// Reads the counters of the program at this address twice.
+/// Reads the counters of the program at `address` twice and returns findings about them.
 pub fn examine(address: &str) -> Result<Vec<Finding>> {
     let before = look(address)?;
     std::thread::sleep(APART);
     Ok(findings(&before, &look(address)?))
 }
 
-/// The sum of a counter over its labels.
+/// Returns the sum of a counter over all its labels.
 fn sum(samples: &Samples, name: &str) -> f64 {
     let of =
         |sample: &str| sample.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('{'));
-    // An empty `sum` is the negative zero.
+    // `Iterator::sum` of no floats is -0.0.
     samples.iter().filter(|(sample, _)| of(sample)).fold(0.0, |sum, (_, value)| sum + value)
 }
 
-/// Two readings, and the span that the findings are about.
+/// Two readings of the counters, and the time span that the findings describe.
 struct Readings<'a> {
     before: &'a Samples,
     now: &'a Samples,
@@ -36,13 +36,13 @@ struct Readings<'a> {
 }
 
 impl Readings<'_> {
-    /// How much a counter grew in the span.
+    /// Returns the increase of a counter in the time span.
     fn grown(&self, name: &str) -> f64 {
         let earlier = if self.span == LATELY { sum(self.before, name) } else { 0.0 };
         sum(self.now, name) - earlier
     }
 
-    /// What 99 % of the values of a histogram did not exceed, over all engines.
+    /// Returns the 99th percentile of a histogram over all engines, or `None` if it has no values.
     fn most(&self, name: &str) -> Option<f64> {
         let (before, now) = (histograms(self.before), histograms(self.now));
         let engines =
@@ -121,7 +121,8 @@ fn servers(readings: &Readings<'_>) -> Finding {
 mod tests {
     use super::*;
 
-    /// A reading: seconds of which so many with a full window, NACKs, and commands that ended in 2 ms.
+    /// Returns a reading of counters: `seconds` of run time, of which `full` with a full window, `nacks`
+    /// NACKs, and `ended` commands that took at most 2 ms.
     fn reading(seconds: f64, full: f64, nacks: f64, ended: f64) -> Samples {
         let labels = "{engine=\"0\",port=\"udp\"}";
         let bucket = |name: &str, bound: &str| {

@@ -1,4 +1,5 @@
-//! `remora broker` and `remora run`: a broker that is started by whoever needs it, and what people are told.
+//! `remora broker` and `remora run`: a broker is started by the first program that needs it, and errors are
+//! reported.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use crate::running::{Folder, command, finish, remora};
 
-/// Holds the address of a program of these tests, and makes `a_program` act.
+/// Environment variable that makes `a_program` borrow a range at this address.
 const ADDRESS: &str = "REMORA_TEST_ADDRESS";
 const LONG: Duration = Duration::from_secs(60);
 
@@ -21,12 +22,12 @@ fn at(ip: &str) -> SocketAddr {
     SocketAddr::new(ip.parse().expect("an address"), 0)
 }
 
-/// Asks the broker of an address who is there; it starts none.
+/// Returns the report of the broker of an address, without starting a broker.
 fn report(ip: &str) -> Option<client::Report> {
     client::report(at(ip), &Options { start: Start::Never, ..Options::default() }).ok()
 }
 
-/// Waits until it is so.
+/// Waits until `holds` returns true, and fails after [`LONG`].
 #[track_caller]
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let limit = Instant::now() + LONG;
@@ -36,7 +37,8 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Not a test by itself: a program that borrows a range as its environment says, and ends with its input.
+/// A helper process rather than a test: it borrows a QP number range as its environment says, and ends when
+/// its input ends.
 #[test]
 fn a_program() {
     let Ok(ip) = std::env::var(ADDRESS) else { return };
@@ -45,7 +47,7 @@ fn a_program() {
     let _ = std::io::stdin().lines().count();
 }
 
-/// That program, to be started.
+/// Returns the command that runs `a_program`.
 fn program(ip: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this binary"));
     command.args(["--exact", "broker::a_program", "--nocapture"]).env(ADDRESS, ip);
@@ -54,12 +56,12 @@ fn program(ip: &str) -> Command {
     command
 }
 
-/// The session of a process, by its line in /proc.
+/// Returns the session ID from the text of `/proc/PID/stat`.
 fn session(stat: &str) -> String {
     stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().nth(3)).unwrap_or_default().to_owned()
 }
 
-/// The range that a started program says it has, and what it will say further.
+/// Returns the range that a started program prints, and the rest of its output.
 fn range(child: &mut Child) -> (u8, BufReader<ChildStdout>) {
     let mut output = BufReader::new(child.stdout.take().expect("its output"));
     loop {
@@ -71,7 +73,7 @@ fn range(child: &mut Child) -> (u8, BufReader<ChildStdout>) {
     }
 }
 
-/// Ends the broker of an address, and waits until its process has gone.
+/// Ends the broker of an address and waits until its process has ended.
 fn end(ip: &str) {
     let Some(report) = report(ip) else { return };
     let id = Pid::from_raw(report.broker.pid as i32).expect("its number");
@@ -79,7 +81,7 @@ fn end(ip: &str) {
     until("the broker ends", || !PathBuf::from(format!("/proc/{}/exe", report.broker.pid)).exists());
 }
 
-/// A broker that runs; it never outlives its test.
+/// A running broker, which is killed at the end of its test.
 struct Running {
     child: Child,
     _output: BufReader<ChildStdout>,
@@ -117,7 +119,7 @@ fn the_first_of_many_programs_starts_a_broker_that_is_nobodys_child() {
     let fields: Vec<&str> = status.rsplit(')').next().expect("its fields").split_whitespace().collect();
     let parent: u32 = fields[1].parse().expect("its parent");
     assert!(!programs.iter().any(|program| program.id() == parent) && parent != std::process::id());
-    // A session of its own: the Ctrl-C of a program's terminal is not for it.
+    // The broker has its own session, so that Ctrl-C in a program's terminal does not reach it.
     assert_ne!(
         fields[3],
         std::fs::read_to_string("/proc/self/stat").map(|own| session(&own)).expect("our own")
@@ -131,7 +133,7 @@ fn the_first_of_many_programs_starts_a_broker_that_is_nobodys_child() {
     assert!(report(ip).is_none());
 }
 
-/// A folder that `remora run` takes for that of the libraries, for programs that load none.
+/// Returns a folder that `remora run` accepts as the folder of its libraries, for programs that load none.
 fn libraries(name: &str) -> Folder {
     let folder = Folder::new(name);
     std::fs::create_dir(&folder.0).expect("a folder");
@@ -158,7 +160,7 @@ fn run_sets_the_environment_starts_the_broker_and_passes_the_exit_status_on() {
     assert_eq!(ended.out.trim(), format!("{ip} udp {fault} /tmp/run.pcapng {path}"));
     assert!(report(ip).is_some(), "a broker is there for the program");
     end(ip);
-    // Alone, and over xdp always, there is none.
+    // With --alone, and always over xdp, no broker is started.
     for more in [&["--alone"][..], &["--port", "xdp:eth7"]] {
         let ended = run(more, "echo alone=$REMORA_ALONE $REMORA_PORT; kill -TERM $$");
         assert_eq!(ended.status, 143, "{}", ended.err);
@@ -174,7 +176,7 @@ fn libraries_below_a_folder_with_a_blank_and_a_colon_are_found_by_a_link_that_go
     let odd = folder.0.join("a b:c;d");
     std::fs::create_dir(&odd).expect("a folder");
     std::fs::write(odd.join("libibverbs.so.1"), b"").expect("a file");
-    // A library by whose constructor a program shows that it was preloaded.
+    // The constructor of this library shows that the program has preloaded it.
     let source = "#include <unistd.h>\n__attribute__((constructor)) void begin(void) { write(2, \"loaded\\n\", 7); }\n";
     std::fs::write(odd.join("begin.c"), source).expect("a file");
     let mut cc = Command::new("cc");
@@ -241,10 +243,10 @@ fn what_is_wrong_with_run_is_told_in_a_line() {
     let (ip, folder) = ("127.96.0.3", libraries("wrong-run"));
     let mut empty = command(&["run", "--address", ip, "--", "true"]);
     finish(empty.env(client::LIBRARY_PATH, "/no/such/folder"))
-        .one_line("libibverbs.so.1 is not in /no/such/folder, which REMORA_LIBRARY_PATH names");
+        .one_line("REMORA_LIBRARY_PATH names /no/such/folder, which has no libibverbs.so.1");
     let many: Vec<String> = (1..=33).map(|last| format!("127.95.0.{last}")).collect();
     remora(&["run", "--address", &many.join(","), "--", "true"])
-        .one_line("a device has 32 addresses at most, and --address names 33");
+        .one_line("a device has at most 32 addresses, but --address gives 33");
     let run = |words: &[&str]| {
         let mut command = command(&["run", "--address", ip]);
         finish(command.args(words).env(client::LIBRARY_PATH, &folder.0))
@@ -253,7 +255,7 @@ fn what_is_wrong_with_run_is_told_in_a_line() {
     run(&["--alone", "--fault", "/no/such/file", "--", "true"]).one_line("opening /no/such/file");
     run(&["--port", "xdp", "--", "true"]).bad_arguments("invalid value 'xdp'");
     run(&[]).bad_arguments("required arguments");
-    // A command that has no libraries near it, whatever was built beside the one that is tested.
+    // This copy of the command has no libraries beside it, unlike the tested one.
     let apart = Folder(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("apart-{}", std::process::id())));
     std::fs::create_dir(&apart.0).expect("a folder");
     std::fs::hard_link(crate::running::binary(), apart.0.join("remora")).expect("a link");
@@ -325,7 +327,7 @@ fn where_remora_cannot_be_started_a_program_is_told_what_to_set() {
         words.contains("/no/such/remora cannot be started") && words.contains("set REMORA_COMMAND"),
         "{words}"
     );
-    // What the broker says on its way is what the program hears.
+    // `remora run` passes on what the broker reports while it starts.
     let _taken = UdpSocket::bind("127.96.0.6:4791").expect("the port");
     let options = Options { start: Start::Command(crate::running::binary().into()), ..Options::default() };
     let words = client::open(at("127.96.0.6"), &options).expect_err("no broker").to_string();
@@ -333,7 +335,7 @@ fn where_remora_cannot_be_started_a_program_is_told_what_to_set() {
     let options = Options { start: Start::Command("/bin/true".into()), ..Options::default() };
     let words = client::open(at("127.96.0.7"), &options).expect_err("no broker").to_string();
     assert!(words.contains("/bin/true ended and said nothing"), "{words}");
-    // One that never gets ready is given up.
+    // A broker that never becomes ready is given up.
     let folder = Folder::new("slow-broker");
     std::fs::create_dir(&folder.0).expect("a folder");
     let slow = folder.0.join("slow");

@@ -1,4 +1,4 @@
-//! Captures and faults from the command line.
+//! `remora capture`, and the options `--capture` and `--fault`.
 
 use crate::running::{Scratch, Server, counters, packets, remora};
 
@@ -11,7 +11,7 @@ fn a_command_under_capture_leaves_its_frames_in_a_file() {
         let words = ["capture", "-o", file.path(), "--", "remora"];
         let ended = remora(&[words.as_slice(), &server.words("get", &["key"])].concat());
         assert_eq!(ended.good(), "value\n");
-        // Two READs with their answers.
+        // These are two READs and their responses.
         assert!(packets(file.path()) >= 4, "{} over {port}", packets(file.path()));
     }
 }

@@ -1,4 +1,4 @@
-//! `remora chain`, from text to a page.
+//! `remora chain`: assembling, verifying, running and tracing programs.
 
 use crate::running::{Scratch, remora};
 
@@ -23,7 +23,7 @@ fn a_chain_is_assembled_and_disassembled() {
     {
         assert!(said.contains(line), "{line}: {said}");
     }
-    remora(&["chain", "disasm", text.path()]).one_line("not what `remora chain asm --json` prints");
+    remora(&["chain", "disasm", text.path()]).one_line("not the output of `remora chain asm --json`");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn the_small_language_runs_as_chains() {
     assert!(out.starts_with("sum = 55\n"), "{out}");
 }
 
-/// The hash GET that ships, asked for a key that is there and for one that is not.
+/// Traces the hash GET program for a key that exists and for one that does not.
 #[test]
 fn a_trace_shows_a_hash_get_at_work() {
     let get = Scratch::new(include_bytes!("../../../../program/chain/programs/offloads/get.chain"));
@@ -132,8 +132,8 @@ fn the_page_of_a_trace_needs_nothing_from_elsewhere() {
     assert_eq!(trace["steps"][5]["data"][0]["value"], "1");
 }
 
-/// The page in a browser, at a step; what it draws: for each queue its name and slots, each with its text and
-/// classes.
+/// Returns the content of the HTML page in a browser at a step: for each queue its name and its slots, and
+/// for each slot its text and CSS classes.
 fn drawn(page: &Scratch, step: usize) -> Vec<(String, Vec<(String, String)>)> {
     let browser = ["chromium-headless-shell", "chromium"].into_iter().find_map(|name| {
         let address = format!("file://{}#{step}", page.path());
@@ -171,12 +171,12 @@ fn a_browser_draws_the_queues_of_a_hash_get_and_the_verb_that_it_wakes() {
         (text.clone(), classes.clone())
     };
     assert_eq!(text(&first, 0, 0), ("write_imm bucket -> reply 64".into(), "slot".into()));
-    // The swap is the fifth step, the message the first: what was asked for is there.
+    // The message is step 1 and the compare-and-swap step 5, which makes the slot a WRITE of the value.
     let swapped = drawn(&page, 5);
     assert_eq!(text(&swapped, 0, 0), ("write_imm value -> reply 24".into(), "slot rewritten".into()));
     let swap = "cas answer.compare, [nop 42] => 1 fence";
     assert_eq!(text(&swapped, 2, 1), (swap.into(), "slot now".into()));
-    // Nothing else is marked.
+    // No other slot is marked.
     let marked = swapped.iter().flat_map(|(_, slots)| slots).filter(|(_, classes)| classes != "slot");
     assert_eq!(marked.count(), 2);
 }

@@ -1,4 +1,4 @@
-//! The counters of a running server, through its Prometheus endpoint and `remora top`.
+//! The counters of a running server, read from its Prometheus endpoint and by `remora top`.
 
 use crate::running::{Server, counters};
 

@@ -1,4 +1,4 @@
-//! Every call of `remora` in the documents has commands, options and names that there are.
+//! Checks that every call of `remora` in the documents uses existing commands, options and values.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use remora_options::tree::union;
 
 use crate::programs::described;
 
-/// The commands of all programs.
+/// Returns the commands of all programs as one tree.
 fn all() -> Command {
     union(Program::ALL.map(described))
 }
 
-/// Calls in blocks of code and in backticks.
+/// Returns the calls of `remora` in code blocks and in backticks.
 fn calls(text: &str) -> Vec<&str> {
     let mut fenced = false;
     let mut calls = Vec::new();
@@ -30,7 +30,7 @@ fn calls(text: &str) -> Vec<&str> {
     calls
 }
 
-/// What of a call this program does not know.
+/// Returns the first word of a call that no program knows.
 fn unknown(all: &Command, call: &str) -> Option<String> {
     let mut at = all.clone();
     let own = call.split(['#', '>', '<', '&']).next().unwrap_or_default();
@@ -39,7 +39,7 @@ fn unknown(all: &Command, call: &str) -> Option<String> {
         if std::mem::take(&mut is_value) && !word.starts_with('-') {
             continue;
         }
-        // What follows is another program's.
+        // The words after `--` belong to another program.
         if word == "--" {
             break;
         }
@@ -52,7 +52,7 @@ fn unknown(all: &Command, call: &str) -> Option<String> {
             is_value = name == option && known.is_some_and(|argument| argument.get_action().takes_values());
             continue;
         }
-        // Of `kv|block` the first will do. Capitals stand for something.
+        // Of alternatives such as `kv|block`, only the first is checked. Words in capitals are placeholders.
         let word = word.split('|').next().unwrap_or_default();
         let is_name = !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
         match at.find_subcommand(word).cloned() {
@@ -64,7 +64,7 @@ fn unknown(all: &Command, call: &str) -> Option<String> {
     None
 }
 
-/// Can a command that is no group take this word?
+/// Returns whether a command without subcommands accepts this word.
 fn takes(command: &Command, word: &str) -> bool {
     let mut places = command.get_positionals().peekable();
     let values = places.peek().map(|first| first.get_possible_values()).unwrap_or_default();

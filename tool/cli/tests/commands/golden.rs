@@ -1,8 +1,8 @@
-//! What each wrong call is told: the exit code and the first line on standard error, as
-//! `tests/golden/errors.txt` has them.
+//! Compares the exit code and the first line on standard error of wrong calls with
+//! `tests/golden/errors.txt`.
 //!
-//! `REMORA_GOLDEN=write cargo test -p remora-cli --test commands golden` writes the file anew. Read what
-//! changed: no message may become worse, and no call that was refused may be accepted.
+//! `REMORA_GOLDEN=write cargo test -p remora-cli --test commands golden` rewrites the file. Read each
+//! change: no message may become worse, and no call that was refused may be accepted.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -13,13 +13,13 @@ use crate::running::{Server, command, finish};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/errors.txt");
 
-/// Nobody listens here: binding it takes rights that no test has need of.
+/// An address on which nothing listens. Binding port 1 takes rights that tests do not have.
 const CLOSED: &str = "127.0.0.1:1";
 
-/// Calls that run at a time: most of them start a process and end it.
+/// Number of calls that run at the same time.
 const WORKERS: usize = 8;
 
-/// The files that calls name, by their names in a scratch folder.
+/// Files that calls refer to: name in the scratch folder, and content.
 const FILES: [(&str, &str); 15] = [
     ("empty", ""),
     ("pairs", "a 1\nb 2\n"),
@@ -44,7 +44,7 @@ const FILES: [(&str, &str); 15] = [
     ("gap.toml", "[[server]]\nname = 'a'\naddress = '127.0.0.1:1'\nshard = 1\n"),
 ];
 
-/// The things that a call's words in braces stand for.
+/// The values of the placeholders in calls.
 struct Stage {
     folder: tempfile::TempDir,
     server: Server,
@@ -73,7 +73,7 @@ impl Stage {
         ]
     }
 
-    /// Runs a call: its exit code, and the first line that it says.
+    /// Runs a call and returns its exit code and first error line.
     fn run(&self, call: &str) -> String {
         let (words, input) = call.split_once(" < ").unwrap_or((call, "/dev/null"));
         let put =
@@ -88,7 +88,7 @@ impl Stage {
     }
 }
 
-/// The first line. One that ends with a colon has those below it behind it.
+/// Returns the first line. If it ends with a colon, the following lines are appended to it.
 fn first(err: &str) -> String {
     let mut lines = err.lines().skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default().to_owned();
@@ -98,7 +98,7 @@ fn first(err: &str) -> String {
     }
 }
 
-/// The words of a line, as a shell splits it; single quotes hold words together.
+/// Splits a line into words like a shell. Single quotes hold words together.
 fn split(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (at, part) in line.split('\'').enumerate() {
@@ -111,7 +111,7 @@ fn split(line: &str) -> Vec<String> {
     words
 }
 
-/// Runs all calls, several at a time.
+/// Runs all calls, several at the same time.
 fn run_all(stage: &Stage, calls: &[&str]) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let ended = Mutex::new(vec![String::new(); calls.len()]);
@@ -129,14 +129,14 @@ fn run_all(stage: &Stage, calls: &[&str]) -> Vec<String> {
     ended.into_inner().expect("no panic")
 }
 
-/// Each call of the file, behind the command's name, and how it ends.
+/// Returns the arguments of each call in the file, with the recorded result.
 fn entries(text: &str) -> Vec<(&str, &str)> {
     let lines: Vec<&str> = text.lines().collect();
     let pairs = lines.windows(2).filter_map(|pair| Some((pair[0].strip_prefix("$ remora")?, pair[1])));
     pairs.collect()
 }
 
-/// The file with these ends of its calls.
+/// Returns the text of the file with new results of its calls.
 fn renewed(text: &str, ends: &[String]) -> String {
     let mut ends = ends.iter();
     let mut new = String::new();

@@ -1,4 +1,4 @@
-//! The command as somebody without rights runs it, under limits: what works, and the line that says why
+//! The command run by an unprivileged user and under resource limits: what works, and the error when
 //! something does not.
 
 use std::fs::File;
@@ -13,8 +13,9 @@ use crate::running::{Ended, Server, finish, program, remora, serve};
 
 const NOBODY: u32 = 65_534;
 
-/// The program of these words by a descriptor that every command inherits: its path may lead through folders
-/// that only their owner may pass. Nobody could not start one program from the other.
+/// Returns a path to the program for these words through a descriptor that every command inherits. The usual
+/// path may lead through folders that only their owner may enter, so that the user nobody could not start one
+/// program from the other.
 fn binary(words: &[&str]) -> String {
     static OPEN: OnceLock<[File; 2]> = OnceLock::new();
     let files = OPEN.get_or_init(|| {
@@ -28,7 +29,8 @@ fn binary(words: &[&str]) -> String {
     format!("/proc/self/fd/{}", files[usize::from(!is_own)].as_raw_fd())
 }
 
-/// The command after these shell words, as nobody if we are root (who may become anybody), else as ourselves.
+/// Returns the command to run after these shell commands. It runs as the user nobody if the tests run as
+/// root, otherwise as the present user.
 fn limited(shell: &str, words: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{shell} && exec \"$0\" \"$@\"")]).arg(binary(words)).args(words);
@@ -39,7 +41,7 @@ fn limited(shell: &str, words: &[&str]) -> Command {
     command
 }
 
-/// Nobody, who can lock no memory at all.
+/// Runs the command as an unprivileged user that cannot lock any memory.
 fn nobody(words: &[&str]) -> Command {
     limited("ulimit -l 0", words)
 }
@@ -48,7 +50,7 @@ fn ended(mut command: Command) -> Ended {
     finish(&mut command)
 }
 
-/// What `doctor` finds about `what`.
+/// Returns the finding of `doctor` about `what`.
 fn finding(out: &str, what: &str) -> Value {
     let mut findings = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     findings.find(|finding| finding["what"] == what).unwrap_or_else(|| panic!("nothing about {what}: {out}"))
@@ -75,7 +77,7 @@ fn the_doctor_tells_nobody_what_limits_matter() {
             .starts_with("0 KiB; it does not matter to ports shm and udp"),
         "{memory}"
     );
-    // Without CAP_NET_ADMIN the system's limit holds; the kernel doubles what it gives.
+    // Without CAP_NET_ADMIN the system's limit applies. The kernel doubles the requested size.
     let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").expect("a sysctl");
     let short = most.trim().parse::<u64>().expect("a number") * 2 < 4 << 20;
     let buffer = finding(&out, "socket buffer");
@@ -108,7 +110,7 @@ fn another_users_server_over_shm_is_refused_with_its_reason() {
     if rustix::process::geteuid().is_root() {
         ended(nobody(&server.words("get", &["key"]))).one_line("run both as one user");
     }
-    // And it goes on.
+    // The server still works.
     server.kv("put", &["key", "value"]).good();
 }
 

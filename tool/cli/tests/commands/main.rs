@@ -1,5 +1,5 @@
-//! The `remora` command as a person or a script meets it: the real binaries, real processes, small tables,
-//! free ports.
+//! Tests of the `remora` command from the outside: the real binaries, real processes, small tables, free
+//! ports.
 
 mod addresses;
 mod broker;

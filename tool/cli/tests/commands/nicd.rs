@@ -36,7 +36,7 @@ fn what_is_wrong_with_a_daemon_is_told_in_a_line() {
     remora(&["nicd", "--pairs", "0"]).bad_arguments("from 1 to 16384");
 }
 
-/// A server whose NIC and table are the daemon's.
+/// Starts a server whose NIC and table belong to the daemon.
 fn keeper(lender: &Lender, listen: &str) -> Child {
     let words = ["serve", "kv", "--child", "--records", "500", "--capacity", "2000", "--listen", listen];
     let mut command = command(&words);
@@ -68,19 +68,19 @@ fn a_table_that_a_daemon_keeps_outlives_its_servers() {
     kv("get", &["gone"]).one_line("no such key");
     server.kill().expect("its death");
     server.wait().expect("its end");
-    // Words that do not fit cost nobody the table.
+    // Options that do not fit the kept table are refused, and the table is not lost.
     let other =
         ["serve", "kv", "--nicd", lender.at(), "--keep", "store", "--clients", "7", "--listen", &listen];
     remora(&other).one_line("start with the same words as before");
-    remora(&[&other[..], &["--design", "pilaf"]].concat()).one_line("only a table of design farm");
+    remora(&[&other[..], &["--design", "pilaf"]].concat()).one_line("--keep supports only --design farm");
     let mut server = keeper(&lender, &listen);
     assert_eq!(kv("get", &["colour"]).good().trim(), "blue");
     server.kill().expect("its death");
     server.wait().expect("its end");
 }
 
-/// No GET fails after `kill -9` of the server, and the longest gap is printed beside that of a server
-/// with a NIC of its own and of a restarted memcached.
+/// Kills a server with SIGKILL while clients GET. No GET fails. The longest gap is printed beside that of a
+/// server with its own NIC and of a restarted memcached.
 #[test]
 fn gets_go_on_while_their_server_is_killed_where_a_daemon_keeps_the_table() {
     let folder = Folder::new("failure");

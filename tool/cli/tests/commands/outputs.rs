@@ -1,4 +1,4 @@
-//! What commands write, and what they leave alone.
+//! The files that commands write, and the files that they must not change.
 
 use std::fs;
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::running::{Server, command, finish, packets, remora};
 
-/// A folder that goes with its test.
+/// A folder that is removed at the end of its test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -37,7 +37,7 @@ impl Drop for Folder {
     }
 }
 
-/// `remora capture -o FILE` of a client of this server.
+/// Runs `remora capture -o FILE` with a client of this server.
 fn captured(server: &Server, file: &str) {
     let words = ["capture", "-o", file, "--", "remora"];
     assert_eq!(remora(&[&words[..], &server.words("get", &["key"])].concat()).good(), "value\n");
@@ -112,7 +112,7 @@ fn a_capture_of_a_server_that_is_told_to_end_is_there() {
         assert!(started.elapsed() < Duration::from_secs(60), "it does not end");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // It holds a header at least.
+    // The file contains at least a header.
     packets(&file);
     assert_eq!(folder.names(), ["server.pcapng"]);
 }
@@ -151,7 +151,7 @@ fn benchmarks_draw_where_nothing_is_kept_unless_they_are_told_where() {
         .args(["check-ignore", "--quiet", "report/latest/redn-figure-10.svg"])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .status();
-    // Where there is no repository, there is nothing to ignore it.
+    // Outside of a repository there is nothing that ignores the file.
     assert!(ignored.map_or(true, |status| status.code() != Some(1)), "git ignores what is drawn there");
 }
 

@@ -1,4 +1,4 @@
-//! One name and several programs: where they are found, and that each holds the commands that it should.
+//! The programs behind `remora`: where each is found, and which commands it holds.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn remora_in(folder: &Path, words: &[&str]) -> Ended {
     finish(Command::new(folder.join("remora")).args(words).stdin(Stdio::null()))
 }
 
-/// Puts a program into a folder.
+/// Copies a program into a folder.
 fn put(folder: &Path, name: &str) {
     fs::create_dir_all(folder).expect("a folder");
     fs::copy(program(name), folder.join(name)).expect("a copy");
@@ -46,7 +46,7 @@ fn programs_find_each_other_in_libexec_and_through_a_link() {
     std::os::unix::fs::symlink(prefix.path().join("bin/remora"), elsewhere.path().join("remora"))
         .expect("a link");
     assert_eq!(remora_in(elsewhere.path(), &["help", "sim"]).good(), help);
-    // The other way: a program in libexec starts `remora`.
+    // A program in libexec can start `remora`, too.
     let sim =
         finish(Command::new(libexec.join("remora-sim")).args(["doctor", "--help"]).stdin(Stdio::null()));
     assert!(sim.good().contains("Usage: remora doctor"));
@@ -64,7 +64,7 @@ fn each_program_holds_the_commands_that_it_should() {
     }
 }
 
-/// The commands that a program holds.
+/// Returns the commands that a program holds.
 pub fn described(program: Program) -> Described {
     let mut command = Command::new(crate::running::program(program.file()));
     let out = finish(command.arg(remora_options::tree::PRINT).stdin(Stdio::null())).good();

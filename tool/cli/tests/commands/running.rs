@@ -1,5 +1,5 @@
-//! Running `remora` and the programs that it starts, and servers that end with their test. The tests of all
-//! four programs have this file.
+//! Helpers that run `remora` and the programs that it starts, and servers that end with their test. The
+//! tests of all four programs include this file.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Programs whose commands the tests use, and the packages that build them.
+/// Names of the programs that the tests use, and of the packages that build them.
 const PROGRAMS: [(&str, &str); 4] = [
     ("remora", "remora-cli"),
     ("remora-store", "remora-store-cli"),
@@ -21,8 +21,8 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("remora-lab", "remora-lab-cli"),
 ];
 
-/// The folder of the programs. cargo builds those of the package under test; the others are built here if
-/// they are missing.
+/// Returns the folder of the programs. Cargo builds those of the package under test; this function builds the
+/// others if they are missing.
 fn folder() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         let test = std::env::current_exe().expect("this test's own file");
@@ -42,19 +42,19 @@ fn folder() -> &'static Path {
     &FOLDER
 }
 
-/// The file of a program.
+/// Returns the path of a program.
 pub fn program(name: &str) -> PathBuf {
     folder().join(name)
 }
 
-/// The file of `remora`.
+/// Returns the path of `remora`.
 pub fn binary() -> &'static str {
     static BINARY: LazyLock<String> =
         LazyLock::new(|| program("remora").to_str().expect("a path of letters").to_owned());
     &BINARY
 }
 
-/// How a command ended.
+/// The result of a command.
 pub struct Ended {
     pub status: i32,
     pub out: String,
@@ -62,14 +62,14 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// It succeeded; what it printed.
+    /// Checks that the command succeeded, and returns its output.
     #[track_caller]
     pub fn good(self) -> String {
         assert_eq!(self.status, 0, "stderr: {}", self.err);
         self.out
     }
 
-    /// It failed with one line that begins with `error: ` and says `words`.
+    /// Checks that the command failed with a single line that begins with `error: ` and contains `words`.
     #[track_caller]
     pub fn one_line(self, words: &str) {
         assert_eq!(self.status, 1, "stdout: {} stderr: {}", self.out, self.err);
@@ -80,7 +80,8 @@ impl Ended {
         );
     }
 
-    /// The arguments were refused, the first line says why, and nothing looks like a fault of the program.
+    /// Checks that the arguments were refused, that the first line contains `words`, and that no panic is
+    /// reported.
     #[track_caller]
     pub fn bad_arguments(self, words: &str) {
         assert_eq!(self.status, 2, "stdout: {} stderr: {}", self.out, self.err);
@@ -90,8 +91,8 @@ impl Ended {
     }
 }
 
-/// The command with these words, its environment as hostile as a developer's. Signals end it even where those
-/// of the tests are ignored, as under `nohup`.
+/// Returns the command with these arguments. Backtraces are enabled in its environment, as a developer may
+/// have them. Signals end the command even if the tests ignore them, as under `nohup`.
 pub fn command(words: &[&str]) -> Command {
     let mut command = Command::new("/usr/bin/env");
     command.args(["--default-signal=HUP,INT,TERM", binary()]).args(words);
@@ -99,13 +100,14 @@ pub fn command(words: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs `remora` with these arguments to its end.
 #[track_caller]
 pub fn remora(words: &[&str]) -> Ended {
     finish(&mut command(words))
 }
 
-/// The part of a large number that a run takes: a fifth, or all with `REMORA_WHOLE` (`make nightly` sets it).
+/// Returns the part of a large number that a test run uses: a fifth, or all of it if `REMORA_WHOLE` is set,
+/// as `make nightly` does.
 pub fn part_of(whole: u32) -> u32 {
     if std::env::var_os("REMORA_WHOLE").is_some() { whole } else { whole / 5 }
 }
@@ -116,7 +118,7 @@ pub fn finish(command: &mut Command) -> Ended {
     finish_within(command, Duration::from_secs(120))
 }
 
-/// Runs a command to its end, which must come within this time.
+/// Runs a command to its end, which must come within `limit`.
 #[track_caller]
 pub fn finish_within(command: &mut Command, limit: Duration) -> Ended {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
@@ -144,7 +146,7 @@ pub fn finish_within(command: &mut Command, limit: Duration) -> Ended {
     Ended { status: status.code().unwrap_or(-1), out, err }
 }
 
-/// The words of a small server on a free port.
+/// Returns the arguments of a small server on a free port.
 pub fn serve<'a>(design: &'a str, port: &'a str) -> [&'a str; 10] {
     let listen = ["serve", "kv", "--listen", "127.0.0.1:0", "--capacity", "1000"];
     let [a, b, c, d, e, f] = listen;
@@ -154,11 +156,11 @@ pub fn serve<'a>(design: &'a str, port: &'a str) -> [&'a str; 10] {
 /// A server that is killed at the end of its test.
 pub struct Server {
     child: Child,
-    /// Where it listens.
+    /// Address on which the server listens.
     pub address: String,
-    /// What it said before it was ready.
+    /// Lines that the server printed before it was ready.
     pub said: Vec<String>,
-    /// Where its metrics are, with `--metrics`.
+    /// Address of the metrics endpoint, with `--metrics`.
     pub metrics: String,
     design: String,
     port: String,
@@ -173,7 +175,7 @@ impl Server {
         Server::of(command, design, port)
     }
 
-    /// The server that this command starts.
+    /// Starts a server with this command and waits until it serves.
     #[track_caller]
     pub fn of(command: Command, design: &str, port: &str) -> Server {
         let mut server = Server::spawn(command, design, port);
@@ -181,7 +183,7 @@ impl Server {
         server
     }
 
-    /// Servers of which none is ready before all were started.
+    /// Starts servers that become ready only when all of them run.
     #[track_caller]
     pub fn together(commands: Vec<Command>, design: &str, port: &str) -> Vec<Server> {
         let spawn = |command| Server::spawn(command, design, port);
@@ -190,7 +192,7 @@ impl Server {
         servers
     }
 
-    /// Starts one.
+    /// Starts a server without waiting for it.
     #[track_caller]
     pub fn spawn(mut command: Command, design: &str, port: &str) -> Server {
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary");
@@ -198,7 +200,7 @@ impl Server {
         Server { child, address: String::new(), said: Vec::new(), metrics: String::new(), design, port }
     }
 
-    /// Waits until it serves.
+    /// Waits until the server is ready.
     #[track_caller]
     pub fn wait(&mut self) {
         let pipe = self.child.stderr.take().expect("piped");
@@ -213,21 +215,21 @@ impl Server {
             }
             self.said.push(line);
         };
-        // What it says later must find a reader.
+        // A reader must drain later output, or the server would block.
         std::thread::spawn(move || lines.for_each(drop));
     }
 
-    /// Its process.
+    /// Returns the process of the server.
     pub fn child(&self) -> &Child {
         &self.child
     }
 
-    /// Waits until it has ended.
+    /// Waits until the server has ended.
     pub fn end(&mut self) -> ExitStatus {
         self.child.wait().expect("its end")
     }
 
-    /// The words of `remora kv VERB` for this server.
+    /// Returns the arguments of `remora kv VERB` for this server.
     pub fn words<'a>(&'a self, verb: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
         let mut words = vec!["kv", verb, "--connect", &self.address, "--design", &self.design];
         words.extend(["--port", &self.port]);
@@ -235,15 +237,16 @@ impl Server {
         words
     }
 
-    /// `remora kv VERB` at this server.
+    /// Runs `remora kv VERB` against this server.
     #[track_caller]
     pub fn kv(&self, verb: &str, rest: &[&str]) -> Ended {
         remora(&self.words(verb, rest))
     }
 }
 
-/// So many free ports of this host, for those who must be told each other's: none of those that the system
-/// gives to whoever connects, which could take them before they are listened at.
+/// Returns free addresses of this host, for servers that must know each other's addresses in advance. They
+/// lie outside the ephemeral range, from which another process could get the same port before the server
+/// listens.
 pub fn free_addresses(count: usize) -> Vec<String> {
     let mut listeners: Vec<TcpListener> = Vec::new();
     while listeners.len() < count {
@@ -260,16 +263,16 @@ impl Drop for Server {
     }
 }
 
-/// A file that goes with its test.
+/// A file that is removed at the end of its test.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    /// With these bytes.
+    /// Creates a file with these bytes.
     pub fn new(bytes: &[u8]) -> Scratch {
         Scratch::ending("", bytes)
     }
 
-    /// With these bytes, under a name that ends so.
+    /// Creates a file with these bytes and this name ending.
     pub fn ending(end: &str, bytes: &[u8]) -> Scratch {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name =
@@ -279,7 +282,7 @@ impl Scratch {
         Scratch(path)
     }
 
-    /// Its path.
+    /// Returns the path of the file.
     pub fn path(&self) -> &str {
         self.0.to_str().expect("a plain path")
     }
@@ -291,7 +294,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A folder that goes away.
+/// A folder that is removed at the end of its test.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -310,20 +313,20 @@ impl Drop for Folder {
     }
 }
 
-/// The rows of JSON that a command printed.
+/// Parses the JSON lines that a command printed.
 #[track_caller]
 pub fn lines(out: &str) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"))).collect()
 }
 
-/// The counters now.
+/// Returns the current counters of the server at this metrics address.
 pub fn counters(address: &str) -> BTreeMap<String, f64> {
     let out = remora(&["top", address, "--once"]).good();
     let pairs = out.lines().filter_map(|line| line.rsplit_once(' '));
     pairs.map(|(name, value)| (name.to_owned(), value.parse().expect("a number"))).collect()
 }
 
-/// Blocks of a pcapng file that hold a packet.
+/// Returns the number of packet blocks in a pcapng file.
 #[track_caller]
 pub fn packets(path: &str) -> usize {
     let bytes = std::fs::read(path).expect("a capture");
@@ -338,11 +341,11 @@ pub fn packets(path: &str) -> usize {
     found
 }
 
-/// A daemon that runs; it never outlives its test.
+/// A running daemon, which is killed at the end of its test.
 pub struct Lender {
     pub child: Child,
     output: BufReader<ChildStdout>,
-    /// Where it listens.
+    /// Path of the daemon's socket.
     pub path: PathBuf,
 }
 
@@ -351,7 +354,7 @@ impl Lender {
         Lender::of(command(&["nicd", "--json", "--socket"]), test, more)
     }
 
-    /// The one that this command starts, with the path of its socket and these words behind it.
+    /// Starts a daemon by this command, with a socket path and further arguments appended.
     pub fn of(mut command: Command, test: &str, more: &[&str]) -> Lender {
         let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
         command.arg(&path).args(more).stdout(Stdio::piped());

@@ -1,4 +1,4 @@
-//! What a person sees at a terminal, and a file or pipe does not.
+//! Output that appears on a terminal, and not in a file or pipe.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::running::{Server, command, finish, remora};
 
-/// A terminal: the end that a person has, and the one that a program has.
+/// Opens a terminal and returns the user's end and the program's end.
 fn terminal() -> (File, File) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
@@ -22,7 +22,7 @@ fn terminal() -> (File, File) {
     (File::from(near), File::options().read(true).write(true).open(name).expect("its other end"))
 }
 
-/// All that it shows, in pieces.
+/// Returns a channel with all output of the terminal, in pieces.
 fn shown(mut near: File) -> Receiver<String> {
     let (sender, pieces) = channel();
     std::thread::spawn(move || {
@@ -36,7 +36,7 @@ fn shown(mut near: File) -> Receiver<String> {
     pieces
 }
 
-/// Waits until these words are shown.
+/// Waits until the terminal shows these words.
 #[track_caller]
 fn until(pieces: &Receiver<String>, words: &str) {
     let mut all = String::new();
@@ -61,10 +61,10 @@ fn status(child: &mut Child) -> Option<i32> {
 /// Regression: `remora top` panicked without a terminal.
 #[test]
 fn top_without_a_terminal_says_so() {
-    remora(&["top", "127.0.0.1:1"]).one_line("takes a terminal: run it in one, or print them with --once");
+    remora(&["top", "127.0.0.1:1"]).one_line("needs a terminal: use --once to print the counters as text");
 }
 
-/// `remora top` on a terminal, ended by `end`; the terminal is then as it was.
+/// Runs `remora top` on a terminal, ends it by `end`, and checks that the terminal's settings are restored.
 #[track_caller]
 fn top_ends(end: impl Fn(&mut File, &Child)) {
     let server = Server::start("farm", "shm", &["--metrics", "127.0.0.1:0"]);
@@ -75,7 +75,7 @@ fn top_ends(end: impl Fn(&mut File, &Child)) {
     top.env("TERM", "xterm").stdin(end_of()).stdout(end_of()).stderr(end_of());
     let mut top = top.spawn().expect("the binary");
     let pieces = shown(near.try_clone().expect("a terminal"));
-    // Its last cell.
+    // This is the last cell that `remora top` draws.
     until(&pieces, "┘");
     assert!(!tcgetattr(far.as_fd()).expect("a terminal").local_modes.contains(LocalModes::ICANON), "raw");
     end(&mut near, &top);
@@ -101,7 +101,7 @@ fn a_signal_ends_top_and_the_terminal_is_as_before() {
     top_ends(|_, top| kill_process(Pid::from_child(top), Signal::TERM).expect("a child"));
 }
 
-/// What a command that logs shows on a terminal.
+/// Returns the terminal output of a command that logs.
 fn logs_on_a_terminal(no_color: Option<&str>) -> String {
     let (near, far) = terminal();
     let mut devinfo = command(&["devinfo"]);
@@ -124,7 +124,7 @@ fn logs_have_colours_on_a_terminal_alone_and_never_for_who_wants_none() {
     assert!(logs_on_a_terminal(None).contains('\x1b'));
     let plain = logs_on_a_terminal(Some("1"));
     assert!(plain.contains("adapter open") && !plain.contains('\x1b'), "{plain:?}");
-    // https://no-color.org: set, and not empty.
+    // https://no-color.org: the variable must be set and not empty.
     assert!(logs_on_a_terminal(Some("")).contains('\x1b'));
 }
 

@@ -1,4 +1,5 @@
-//! What a folder has to compare: scenarios, and the times that other programs gave for them.
+//! Finds the comparisons in a folder: scenarios, and the flow completion times that other simulators gave
+//! for them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,65 +12,66 @@ use remora_scenario::{Flow, Source};
 
 use super::super::{ScenarioArgs, load};
 
-/// csg-htsim's command line for its files (its own output files and options that change nothing left out).
+/// Command line of csg-htsim for its files, without options for output files and those that change nothing
+/// here.
 const HTSIM: &str = "-linkspeed 100000 -mtu 1000 -hop_latency 1 -strat ecmp_host -queue_type lossless_input \
     -q 10000 -pfc_thresholds 49 61 -end 100000";
-/// Matrices of single flows, by the set that the table calls them.
+/// Names of the matrices with single flows.
 const ALONE: [&str; 3] = ["interpod", "intrapod", "intrarack"];
 
-/// What is judged.
+/// The quantity that a comparison checks.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Each flow's time.
+    /// Completion time of each flow.
     Alone,
-    /// The time of the last flow.
+    /// Completion time of the last flow.
     Incast,
-    /// The mean over all runs, and how many flows are near.
+    /// Mean completion time over all runs, and the share of flows with a similar time.
     Permutation,
-    /// The slowdowns.
+    /// Slowdowns.
     Load,
 }
 
-/// What another program gave for one flow.
+/// The result of another simulator for one flow.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PeerTime {
-    /// Picoseconds until the sender had the last acknowledgement.
+    /// Time in picoseconds until the sender received the last acknowledgement.
     pub fct: u64,
-    /// Picoseconds that it takes alone, where the program says so.
+    /// Completion time in picoseconds without other traffic, if the simulator reports it.
     pub alone: Option<u64>,
 }
 
-/// By which a flow of both programs is known.
+/// The identity of a flow in both simulators.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// htsim's flows have ids.
+    /// The flow's number, for htsim.
     Id(u64),
-    /// ns-3's have hosts and ports.
+    /// Source host, destination host and ports, for ns-3.
     Ports(u32, u32, [u16; 2]),
 }
 
-/// One scenario and its times.
+/// A scenario and the results of another simulator.
 pub struct Case {
-    /// How it is run here.
+    /// Scenario as Remora runs it.
     pub scenario: ScenarioArgs,
-    /// What the other program gave.
+    /// Results of the other simulator.
     pub theirs: BTreeMap<Key, PeerTime>,
 }
 
-/// Runs that are judged together.
+/// A group of runs that are checked together.
 pub struct Reference {
-    /// What is judged.
+    /// Checked quantity.
     pub kind: Kind,
-    /// The other program.
+    /// Name of the other simulator.
     pub peer: &'static str,
-    /// Its transport.
+    /// Transport that the flows use.
     pub transport: &'static str,
-    /// The runs.
+    /// Runs of the group.
     pub cases: Vec<Case>,
 }
 
 impl Kind {
-    /// Its name.
+    /// Returns the name on the command line and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Alone => "alone",
@@ -81,14 +83,14 @@ impl Kind {
 }
 
 impl Reference {
-    /// What a person calls it.
+    /// Returns the name of the comparison: quantity, simulator and transport.
     pub fn name(&self) -> String {
         format!("{} {} {}", self.kind.name(), self.peer, self.transport)
     }
 }
 
 impl Key {
-    /// A flow's, where the other program tells flows by ports or by ids.
+    /// Returns the identity of a flow: by hosts and ports if `by_ports`, otherwise by its number.
     pub fn of(flow: &Flow, by_ports: bool) -> Key {
         match by_ports {
             true => Key::Ports(flow.src, flow.dst, flow.ports),
@@ -97,10 +99,10 @@ impl Key {
     }
 }
 
-/// All that the folder has, with changes to each scenario.
+/// Returns all comparisons in a folder, with `changes` applied to each scenario.
 ///
 /// # Errors
-/// It has nothing, or a file that belongs to another one is not there or is not right.
+/// Fails if the folder contains no comparison, or if a file is missing or invalid.
 pub fn find(folder: &Path, changes: &[Change]) -> Result<Vec<Reference>> {
     let mut all = Vec::new();
     let has = |name: &str| folder.join(name).is_file();
@@ -137,7 +139,8 @@ pub fn find(folder: &Path, changes: &[Change]) -> Result<Vec<Reference>> {
     Ok(all)
 }
 
-/// A table of htsim: each set and run is a case. Single flows take any path.
+/// Returns a comparison for a table of htsim, in which each set and run is a case. Single flows may take
+/// any path.
 fn htsim(
     folder: &Path,
     table: &str,
@@ -153,7 +156,7 @@ fn htsim(
             Some(at) => at,
             None => {
                 let matrix = matrix(&row).with_context(|| {
-                    format!("{name}: the set {} is none of {}: rename it", row.set, ALONE.join(", "))
+                    format!("{name}: unknown set {}; the sets are {}", row.set, ALONE.join(", "))
                 })?;
                 let scenario = ScenarioArgs {
                     scenario: Some(present(folder, &matrix)?),
@@ -172,7 +175,7 @@ fn htsim(
     Ok(Reference { kind, peer: "csg-htsim", transport: "roce+pfc", cases })
 }
 
-/// An output of ConWeave's program, with its configuration and its paths.
+/// Returns a comparison for an output file of ConWeave's program, with its configuration and paths.
 fn ns3(folder: &Path, kind: Kind, name: &str, transport: &'static str) -> Result<Reference> {
     let path = folder.join(format!("ns3-{name}-{transport}-fct.txt"));
     let (text, shown) = (load::read(&path)?, path.display().to_string());
@@ -196,6 +199,6 @@ fn present(folder: &Path, name: &str) -> Result<PathBuf> {
     let path = folder.join(name);
     match path.is_file() {
         true => Ok(path),
-        false => bail!("{} is not there, and a file of times belongs to it: add it", path.display()),
+        false => bail!("{} is missing, but a file of its completion times exists: add it", path.display()),
     }
 }

@@ -1,4 +1,4 @@
-//! Runs of all cases, several at a time.
+//! Runs the scenarios of all comparisons in parallel.
 
 use std::io::IsTerminal as _;
 use std::sync::Mutex;
@@ -11,27 +11,28 @@ use remora_scenario::run::{Row, Run};
 use super::super::load;
 use super::case::{Case, Reference};
 
-/// Picoseconds of simulated time between two looks at the progress.
+/// Simulated time in picoseconds between two updates of the progress bar.
 const STEP: u64 = 20_000_000;
 
-/// What a case came to here.
+/// The results of Remora for one case.
 pub struct Measured {
-    /// Flows that ended.
+    /// Completed flows.
     pub rows: Vec<Row>,
-    /// Packets that were lost.
+    /// Number of packets that were lost.
     pub lost: u64,
 }
 
-/// Runs the cases of all; `jobs` at a time.
+/// Runs all cases of the comparisons, `jobs` of them at the same time.
 ///
 /// # Errors
-/// That of the first case that cannot be run.
+/// Fails with the first case that cannot run.
 pub fn all(asked: &[Reference], jobs: usize) -> Result<Vec<Vec<Measured>>> {
     let cases: Vec<(&Reference, &Case)> =
         asked.iter().flat_map(|asked| asked.cases.iter().map(move |case| (asked, case))).collect();
     let bar = bar(cases.iter().map(|(_, case)| case.theirs.len()).sum())?;
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // A run stays with the thread that made it: the engines of its hosts belong to that thread.
+    // A run must stay on the thread that created it, because the engines of its hosts belong to that
+    // thread.
     let work = || {
         while let Some(&(asked, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             let measured = one(case, &bar).with_context(|| asked.name());
@@ -62,7 +63,7 @@ fn one(case: &Case, bar: &ProgressBar) -> Result<Measured> {
     Ok(Measured { lost: run.totals().lost().packets, rows })
 }
 
-/// Shown on a terminal only.
+/// Returns a progress bar, which is visible on a terminal only.
 fn bar(flows: usize) -> Result<ProgressBar> {
     if !std::io::stderr().is_terminal() {
         return Ok(ProgressBar::hidden());

@@ -1,4 +1,4 @@
-//! The rows for a person or a program, and files of them.
+//! Prints the results of comparisons and writes them to files.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::verdict::{Bound, Comparison, Pair, Verdict};
 use crate::charts::{self, Series};
 
-/// A table, or a line of JSON for each row.
+/// Prints the results as a table, or as one JSON object per line.
 pub fn print(compared: &[Comparison], verdicts: &[Verdict], json: bool) {
     if json {
         verdicts.iter().for_each(|verdict| print::line(object(verdict)));
@@ -53,10 +53,10 @@ fn object(verdict: &Verdict) -> Value {
         "difference": verdict.difference(), "within": within, "at_least": at_least, "holds": verdict.holds() })
 }
 
-/// `comparison.csv`, `flows.csv` and `comparison.svg`.
+/// Writes `comparison.csv`, `flows.csv` and `comparison.svg`.
 ///
 /// # Errors
-/// The system's.
+/// Fails if a file cannot be written.
 pub fn write(folder: &Path, compared: &[Comparison], verdicts: &[Verdict]) -> Result<()> {
     output::folder(folder)?;
     let mut text = "comparison,metric,theirs,ours,difference,within,at_least,holds\n".to_owned();
@@ -86,7 +86,7 @@ pub fn write(folder: &Path, compared: &[Comparison], verdicts: &[Verdict]) -> Re
     }
 }
 
-/// The slowdowns of both programs.
+/// Returns a chart of the slowdowns in both simulators.
 fn drawing(comparison: &Comparison) -> plot::Plot<'_> {
     let series = |name: &str, time: fn(&Pair) -> u64| Series {
         name: name.to_owned(),

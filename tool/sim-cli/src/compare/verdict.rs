@@ -1,4 +1,4 @@
-//! What is near enough: both programs' times of the same flows, and the bounds.
+//! Compares the completion times of both simulators with the allowed bounds.
 
 use anyhow::{Result, ensure};
 
@@ -6,51 +6,52 @@ use super::case::{Key, Kind, Reference};
 use super::measure::Measured;
 use crate::summary::quantile;
 
-/// Times of single flows, of the last flow, of all flows on average, and slowdowns.
+/// Allowed relative differences: of single flows, of the last flow, of the mean over all flows, and of
+/// slowdowns.
 const ALONE: f64 = 0.01;
 const LAST: f64 = 0.01;
 const MEAN: f64 = 0.05;
 const SLOWDOWN: f64 = 0.15;
-/// So many flows of a permutation are so near.
+/// Requirement for permutations: this share of the flows lies within this relative difference.
 const NEAR: (f64, f64) = (0.9, 0.15);
 
-/// A flow that ended in both programs. Times are in picoseconds.
+/// A flow that finished in both simulators. Times are in picoseconds.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// Number of the case, from 1.
+    /// Number of the case, counted from 1.
     pub case: usize,
-    /// Hosts: from, to.
+    /// Source and destination host.
     pub hosts: [u32; 2],
-    /// Bytes.
+    /// Size of the flow in bytes.
     pub size: u64,
-    /// Until its sender had the last acknowledgement, there and here.
+    /// Time until the sender received the last acknowledgement, in the other simulator.
     pub theirs: u64,
     pub ours: u64,
-    /// The same alone.
+    /// Completion time without other traffic.
     pub alone: u64,
 }
 
-/// Runs of both programs.
+/// The flows of both simulators in one comparison.
 pub struct Comparison {
     pub name: String,
     kind: Kind,
     pub pairs: Vec<Pair>,
-    /// Flows of theirs.
+    /// Number of flows in the other simulator.
     flows: usize,
-    /// Packets lost here.
+    /// Number of packets lost in Remora's runs.
     pub lost: u64,
 }
 
-/// How near a value has to be.
+/// The requirement for a value.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Bound {
-    /// To theirs, as a share of it.
+    /// Maximum difference from the other simulator's value, relative to that value.
     Within(f64),
-    /// So much or more.
+    /// Minimum value.
     AtLeast(f64),
 }
 
-/// One row.
+/// A row of the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     pub comparison: String,
@@ -61,12 +62,12 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The difference as a share of theirs.
+    /// Returns the difference relative to the other simulator's value, or `None` if there is no such value.
     pub fn difference(&self) -> Option<f64> {
         self.theirs.map(|theirs| if theirs == self.ours { 0.0 } else { self.ours / theirs - 1.0 })
     }
 
-    /// Is it near enough?
+    /// Returns whether the value meets its bound.
     pub fn holds(&self) -> bool {
         match self.bound {
             Bound::Within(share) => self.difference().is_some_and(|difference| difference.abs() <= share),
@@ -76,10 +77,10 @@ impl Verdict {
 }
 
 impl Comparison {
-    /// Of what was asked for, and its runs here.
+    /// Pairs the flows of both simulators.
     ///
     /// # Errors
-    /// No flow is in both.
+    /// Fails if no flow occurs in both.
     pub fn new(asked: Reference, runs: Vec<Measured>) -> Result<Comparison> {
         let mut pairs = Vec::new();
         for ((number, case), run) in (1..).zip(&asked.cases).zip(&runs) {
@@ -98,18 +99,21 @@ impl Comparison {
             }
         }
         let name = asked.name();
-        ensure!(!pairs.is_empty(), "{name}: no flow of its scenario has a time: are the files of one run?");
+        ensure!(
+            !pairs.is_empty(),
+            "{name}: no flow of its scenario has a completion time: do the files belong to the same run?"
+        );
         let flows = asked.cases.iter().map(|case| case.theirs.len()).sum();
         let lost = runs.iter().map(|run| run.lost).sum();
         Ok(Comparison { name, kind: asked.kind, pairs, flows, lost })
     }
 
-    /// Is there a distribution to see?
+    /// Returns whether the comparison has enough flows for a chart of the distribution.
     pub fn has_many(&self) -> bool {
         self.kind != Kind::Alone
     }
 
-    /// The rows: what the kind judges, and that all flows ended.
+    /// Returns the rows of results: those of the kind, and whether all flows finished.
     pub fn verdicts(&self) -> Vec<Verdict> {
         let mut rows = match self.kind {
             Kind::Alone => self.pairs.iter().map(|pair| self.alone(pair)).collect(),
@@ -141,7 +145,7 @@ impl Comparison {
         Verdict { comparison: self.name.clone(), metric: metric.to_owned(), theirs, ours, bound }
     }
 
-    /// A number of both programs' times.
+    /// Returns a row that compares a number derived from the times of both simulators.
     fn both(&self, metric: &str, bound: f64, of: impl Fn(Time) -> f64) -> Verdict {
         self.row(metric, Some(of(|pair| pair.theirs)), of(|pair| pair.ours), Bound::Within(bound))
     }
@@ -152,7 +156,7 @@ impl Comparison {
         self.row(&metric, Some(us(pair.theirs)), us(pair.ours), Bound::Within(ALONE))
     }
 
-    /// How many flows are near.
+    /// Returns a row with the share of flows that have a similar time.
     fn near(&self) -> Verdict {
         let (least, within) = NEAR;
         let near = |pair: &&Pair| (pair.ours as f64 / pair.theirs as f64 - 1.0).abs() <= within;
@@ -165,7 +169,7 @@ impl Comparison {
     }
 }
 
-/// One of a flow's two times.
+/// A function that returns one of the two times of a flow.
 type Time = fn(&Pair) -> u64;
 
 fn us(ps: u64) -> f64 {

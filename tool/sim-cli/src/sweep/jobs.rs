@@ -1,4 +1,4 @@
-//! Runs as processes of this program, several at a time.
+//! Runs the scenarios of a sweep as child processes in parallel.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Read as _, Seek as _};
@@ -14,29 +14,30 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::plan::{Plan, Planned};
 use crate::INCOMPLETE;
 
-/// Between two looks at the processes.
+/// Interval between two checks of the processes.
 const OFTEN: Duration = Duration::from_millis(10);
 
-/// How it ended.
+/// The end of a sweep.
 pub struct Ended {
-    /// A signal stopped it.
+    /// True if a signal stopped the sweep.
     pub stopped: bool,
-    /// Of the first run that could not be.
+    /// Error of the first run that failed.
     pub error: Option<anyhow::Error>,
 }
 
-/// A process that runs.
+/// A running child process.
 struct Running<'a> {
     run: &'a Planned,
     child: Child,
-    /// What it says.
+    /// File with the error output of the process.
     said: File,
 }
 
-/// Runs what is left; `jobs` at a time. A signal stops them: their results are whole, and count as not done.
+/// Runs the unfinished scenarios, `jobs` at the same time. A signal stops all of them: their files are then
+/// complete, but the runs count as unfinished.
 ///
 /// # Errors
-/// A process cannot be started or waited for.
+/// Fails if a process cannot be started or waited for.
 pub fn run(plan: &Plan, jobs: usize) -> Result<Ended> {
     let told = ending::flag()?;
     let mut left: Vec<&Planned> = plan.left().collect();
@@ -57,7 +58,7 @@ pub fn run(plan: &Plan, jobs: usize) -> Result<Ended> {
             break;
         }
         if stopped && !std::mem::replace(&mut passed_on, true) {
-            // The Ctrl-C of a terminal goes to all; another signal to this process alone.
+            // Ctrl-C in a terminal reaches all processes, any other signal only this one.
             for process in &running {
                 let _ = kill_process(Pid::from_child(&process.child), Signal::TERM);
             }
@@ -68,7 +69,7 @@ pub fn run(plan: &Plan, jobs: usize) -> Result<Ended> {
                 None => at += 1,
                 Some(status) => {
                     let process = running.swap_remove(at);
-                    // One that a signal ended says no more.
+                    // A process that a signal ended has reported no error of its own.
                     error = error.or(ended(process, status, &bar).err().filter(|_| !stopped));
                 }
             }
@@ -81,19 +82,19 @@ pub fn run(plan: &Plan, jobs: usize) -> Result<Ended> {
 }
 
 fn start<'a>(plan: &Plan, run: &'a Planned) -> Result<Running<'a>> {
-    let said = tempfile::tempfile().context("a file for what a run says")?;
-    let program = std::env::current_exe().context("finding this program")?;
+    let said = tempfile::tempfile().context("creating a file for the output of a run")?;
+    let program = std::env::current_exe().context("finding the path of this executable")?;
     let mut command = Command::new(program);
     command.args(run.words(&plan.base)).arg("--end-with-parent");
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(said.try_clone().context("a file to write to")?);
+        .stderr(said.try_clone().context("sharing the output file with a run")?);
     let child = command.spawn().context("starting a run")?;
     Ok(Running { run, child, said })
 }
 
-/// A run has ended: tells what it came to.
+/// Processes the end of a run: prints its summary, or returns its error.
 fn ended(process: Running<'_>, status: ExitStatus, bar: &ProgressBar) -> Result<()> {
     let Running { run, mut said, .. } = process;
     if let Some(summary) = run.summary().filter(|_| matches!(status.code(), Some(0 | INCOMPLETE))) {
@@ -102,16 +103,16 @@ fn ended(process: Running<'_>, status: ExitStatus, bar: &ProgressBar) -> Result<
         return Ok(());
     }
     if status.code() == Some(INCOMPLETE) {
-        // It was stopped before its end.
+        // The run was stopped before its end.
         return Ok(());
     }
     let mut text = String::new();
-    said.rewind().and_then(|()| said.read_to_string(&mut text)).context("reading what a run said")?;
+    said.rewind().and_then(|()| said.read_to_string(&mut text)).context("reading the output of a run")?;
     let says = text.lines().filter_map(|line| line.strip_prefix("error: ")).next_back();
     Err(anyhow!("{}: {}", run.name(), says.map_or_else(|| status.to_string(), str::to_owned)))
 }
 
-/// Shown on a terminal only.
+/// Returns a progress bar, which is visible on a terminal only.
 fn bar(runs: usize, done: usize) -> Result<ProgressBar> {
     if !std::io::stderr().is_terminal() {
         return Ok(ProgressBar::hidden());

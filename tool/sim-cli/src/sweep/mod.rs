@@ -1,4 +1,5 @@
-//! `remora sim sweep`: one scenario with all combinations of some of its keys' values, each a run of its own.
+//! `remora sim sweep`: runs a scenario with all combinations of given values of some keys, each as a run of
+//! its own.
 
 mod jobs;
 mod plan;
@@ -16,32 +17,33 @@ use super::INCOMPLETE;
 use plan::Plan;
 pub use table::NAME as TABLE;
 
-/// Which sweep.
+/// Arguments of `remora sim sweep`.
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(
     after_help = "Examples:\n  remora sim sweep examples/load.toml --jobs 2\n  remora sim sweep examples/load.toml --list | parallel -j 4\n  remora sim sweep examples/load.toml --list | xargs -d '\\n' -P 4 -I{} sh -c '{}'\n  remora sim sweep examples/load.toml && remora sim plot report/latest/load\n\nA run is done when its folder has a summary.json, which is written last; done runs are skipped. Exit status 3: a run\nhas unfinished flows or findings, or the sweep was stopped."
 )]
 pub struct Args {
-    /// A TOML file with a base scenario and axes
+    /// TOML file with a base scenario and axes
     file: PathBuf,
 
-    /// Folder for the runs' folders and sweep.csv; without it, one with the file's name in report/latest
+    /// Folder for sweep.csv and the folders of the runs [default: a folder in report/latest with the file's
+    /// name]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Print the commands of the runs that are not done, one a line, and run none
+    /// Print the commands of the unfinished runs, one per line, without running them
     #[arg(long)]
     list: bool,
 
-    /// Runs at the same time; without it, as many as there are cores
+    /// Number of runs at the same time [default: the number of cores]
     #[arg(long, value_name = "N", conflicts_with = "list", value_parser = whole::<usize>(1..=1024))]
     jobs: Option<usize>,
 }
 
-/// Runs what is not done, and writes the table. Exits with 3 if a run is not complete.
+/// Runs the unfinished scenarios and writes the table. Exits with status 3 if a run is incomplete.
 pub fn run(args: &Args) -> Result<()> {
-    let stem = args.file.file_stem().context("the sweep is a file: name it")?;
+    let stem = args.file.file_stem().context("the sweep has no file name: give a TOML file")?;
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(REPORT).join(stem));
     let plan = Plan::read(&args.file, &out)?;
     if args.list {

@@ -1,4 +1,4 @@
-//! The runs of a sweep, and which of them are done.
+//! The runs of a sweep, and whether they are finished.
 
 use std::path::{Path, PathBuf};
 
@@ -13,29 +13,29 @@ use crate::{ScenarioArgs, load};
 
 /// All runs of a sweep.
 pub struct Plan {
-    /// The scenario's file.
+    /// Path of the scenario file.
     pub base: PathBuf,
     /// Keys of the axes.
     pub keys: Vec<String>,
-    /// In the order of the axes, the last one fastest.
+    /// Runs in the order of the axes; the last axis changes fastest.
     pub runs: Vec<Planned>,
-    /// What is odd about the files, each once.
+    /// Warnings about the files, without duplicates.
     pub warnings: Vec<Warning>,
 }
 
-/// One run.
+/// A run of a sweep.
 pub struct Planned {
-    /// What it changes in the base.
+    /// Changes to the base scenario.
     pub changes: Vec<Change>,
-    /// Where its results go: named by what decides them.
+    /// Folder for the results. Its name is a hash of everything that determines them.
     pub folder: PathBuf,
 }
 
 impl Plan {
-    /// Reads a sweep. Every scenario of it is made and checked.
+    /// Reads a sweep and checks the scenarios of all its runs.
     ///
     /// # Errors
-    /// Of the files, or of the first run that cannot be.
+    /// Fails if a file cannot be read or is invalid, or if one of the runs is impossible.
     pub fn read(file: &Path, out: &Path) -> Result<Plan> {
         let (text, name) = (load::read(file)?, file.display().to_string());
         let sweep = sweep::parse(Source::new(&name, &text))?;
@@ -61,19 +61,19 @@ impl Plan {
         Ok(Plan { base, keys, runs, warnings })
     }
 
-    /// Runs whose results are whole.
+    /// Returns the runs whose results are complete.
     pub fn done(&self) -> impl Iterator<Item = &Planned> {
         self.runs.iter().filter(|run| run.summary().is_some())
     }
 
-    /// The others.
+    /// Returns the runs that still have to be done.
     pub fn left(&self) -> impl Iterator<Item = &Planned> {
         self.runs.iter().filter(|run| run.summary().is_none())
     }
 }
 
 impl Planned {
-    /// The words behind `remora`, that run it.
+    /// Returns the arguments of `remora` for this run.
     pub fn words(&self, base: &Path) -> Vec<String> {
         let mut words = vec!["sim".to_owned(), base.display().to_string()];
         for change in &self.changes {
@@ -83,30 +83,31 @@ impl Planned {
         words
     }
 
-    /// The same as a line for a shell.
+    /// Returns the command for this run as a line for a shell.
     pub fn command(&self, program: &str, base: &Path) -> String {
         let words = std::iter::once(program.to_owned()).chain(self.words(base));
         words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
     }
 
-    /// What a person calls it.
+    /// Returns a name for messages: the changes to the base scenario.
     pub fn name(&self) -> String {
         self.changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    /// What it came to, if it is done.
+    /// Returns the summary if the run is finished.
     pub fn summary(&self) -> Option<Saved> {
         Saved::read(&self.folder).ok().filter(Saved::is_whole)
     }
 }
 
-/// A name by the scenario, its seed in it, and the version of the program.
+/// Returns the folder name of a run: a hash of the scenario, including its seed, and of the program's
+/// version.
 fn name_of(scenario: &str) -> String {
     let text = format!("{}\n{scenario}", env!("CARGO_PKG_VERSION"));
     format!("{:032x}", xxh3_128(text.as_bytes()))
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell, if necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! The table of all runs that are done.
+//! Writes the table of all finished runs of a sweep.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,14 @@ use remora_scenario::format::change::text_of;
 use super::plan::Plan;
 use crate::saved::NUMBERS;
 
-/// Its name in the folder of a sweep.
+/// Name of the table in the folder of a sweep.
 pub const NAME: &str = "sweep.csv";
 
-/// Writes it. Its columns are the axes, the folder of the run, and what its summary says.
+/// Writes the table and returns its path. The columns are the axes, the folder of the run, and the numbers
+/// of its summary.
 ///
 /// # Errors
-/// The system's.
+/// Fails if the file cannot be written.
 pub fn write(plan: &Plan, out: &Path) -> Result<PathBuf> {
     output::folder(out)?;
     let keys = plan.keys.iter().map(|key| cell(key));
@@ -34,12 +35,12 @@ pub fn write(plan: &Plan, out: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A number of a summary; nothing for one that the summary lacks, as without flows.
+/// Formats a number of a summary. A missing number is an empty cell.
 fn written(number: f64) -> String {
     if number.is_nan() { String::new() } else { number.to_string() }
 }
 
-/// A value as CSV has it: in quotes where it needs them (RFC 4180).
+/// Quotes a value for CSV, if necessary (RFC 4180).
 fn cell(text: &str) -> String {
     match text.contains([',', '"', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

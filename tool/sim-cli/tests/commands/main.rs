@@ -1,5 +1,4 @@
-//! `remora sim` as a person or a script meets it: the real binaries, real processes, small tables, free
-//! ports.
+//! Tests of `remora sim` from the outside: the real binaries and real processes.
 
 #[allow(dead_code, reason = "each binary uses a part of it")]
 #[path = "../../../cli/tests/commands/running.rs"]

@@ -1,4 +1,4 @@
-//! `remora sim`: scenarios of all kinds, their outputs, their ends.
+//! `remora sim`: scenarios in all formats, their outputs, and the ends of runs.
 
 mod compare;
 mod plot;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::running::{Ended, command, finish_within, remora};
 
-/// A folder of the test's own.
+/// A folder of one test.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -32,7 +32,7 @@ impl Drop for Folder {
     }
 }
 
-/// A file of the project.
+/// Returns the path of a file of the project.
 pub fn own(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -46,7 +46,7 @@ fn sim(words: &[&str]) -> Ended {
     remora(&[&["sim"], words].concat())
 }
 
-/// Ends with the status for unfinished flows and findings. Returns what it printed.
+/// Checks the exit status for unfinished flows and findings, and returns the output.
 fn incomplete(ended: Ended) -> String {
     assert_eq!(ended.status, 3, "{}", ended.err);
     ended.out
@@ -90,10 +90,10 @@ fn loss_in_a_lossless_class_is_named_and_ends_with_3() {
 fn the_signs_of_irn_s_figures_are_the_known_ones() {
     let folder = Folder::new("irn");
     let words = ["figures", "irn", "--quick", "--json", "--report", &folder.path("report")];
-    // It computes for more than a minute beside other tests.
+    // The computation takes more than a minute beside other tests.
     let out = finish_within(&mut command(&words), Duration::from_secs(480)).good();
     let rows: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    // Three metrics for each of the controls, but Figure 7's one.
+    // Each control has three metrics, except for the single one of Figure 7.
     let of_figure = |number: u32| {
         let case = format!("simulated/figure-{number}/");
         rows.iter().filter(|row| row["case"].as_str().unwrap().starts_with(&case)).count()
@@ -126,7 +126,7 @@ fn a_file_of_ns3_and_what_it_is_converted_to_give_the_same_flows() {
     };
     let theirs = flows("config.txt", "a");
     assert_eq!(theirs, flows("own.toml", "b"));
-    // src dst sport dport size start fct alone
+    // The columns are src, dst, sport, dport, size, start, fct and alone.
     let columns: Vec<&str> = theirs.1.lines().next().unwrap().split(' ').collect();
     assert_eq!((columns.len(), columns[4]), (8, "5000"));
 }
@@ -225,7 +225,8 @@ fn packets_longer_than_the_nics_name_the_remedy_of_the_files_own_program() {
     sim(&[&folder.path("one.cm")]).one_line("give htsim's options `-- -mtu 4096`");
 }
 
-/// Without a flow that has ended there are no times, and a transport without a timeout is named.
+/// Checks that a run without a completed flow has no times, and that a transport without a timeout is
+/// named.
 ///
 /// Regression: a run that stopped after a loss did not name its reason.
 #[test]

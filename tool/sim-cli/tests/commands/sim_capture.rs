@@ -1,4 +1,4 @@
-//! `remora sim --capture`: what tshark sees of ports in a simulation.
+//! `remora sim --capture`: captures of simulated ports, read by tshark.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use remora_wire::icrc::{self, Flow};
 use crate::running::{packets, remora};
 use crate::sim::{Folder, own};
 
-/// These fields of every frame in the file, as tshark sees them.
+/// Returns these fields of every frame in the file, as tshark decodes them.
 fn tshark(file: &str, more: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r", file, "--disable-protocol", "rpcordma"]).args(more).args(["-T", "fields"]);
@@ -22,7 +22,7 @@ fn tshark(file: &str, more: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
     text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// The Ethernet frames in a pcapng file.
+/// Returns the Ethernet frames in a pcapng file.
 fn frames(file: &str) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).expect("a capture");
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize;
@@ -36,7 +36,7 @@ fn frames(file: &str) -> Vec<Vec<u8>> {
     frames
 }
 
-/// How many RoCE frames the file has; the ICRC of each is right.
+/// Returns the number of RoCE frames in the file, and checks the ICRC of each.
 fn sealed(file: &str) -> usize {
     let is_roce = |frame: &&Vec<u8>| frame[12..14] == [8, 0];
     let check = |bytes: &Vec<u8>| {
@@ -48,7 +48,7 @@ fn sealed(file: &str) -> usize {
     frames(file).iter().filter(is_roce).map(check).count()
 }
 
-/// An incast of three over a switch that marks and pauses early.
+/// Returns a scenario with an incast of three senders over a switch that marks and pauses early.
 fn scenario(transport: &str, payload: &str) -> String {
     format!(
         "payload = \"{payload}\"\nnetwork = {{ kind = \"leaf-spine\", leaves = 2, spines = 1, hosts-per-leaf = 4, \
@@ -65,17 +65,17 @@ fn tshark_decodes_roce_notifications_and_pauses_with_the_times_of_the_simulation
     let folder = Folder::new("capture");
     for payload in ["whole", "blank"] {
         std::fs::write(folder.path("incast.toml"), scenario("roce+pfc", payload)).unwrap();
-        // The first switch's port to its spine, where the victims of the incast come from, and host 4.
+        // The captured ports are the first switch's uplink, which carries the incast's victims, and host 4.
         let words = ["sim", &folder.path("incast.toml"), "--out", &folder.path("out")];
         let ended = remora(&[&words[..], &["--capture", "9:5", "--capture", "4:1"]].concat());
-        assert!(ended.err.contains("captured at 9:5: "), "{}", ended.err);
+        assert!(ended.err.contains(" frames of 9:5 in "), "{}", ended.err);
         ended.good();
         let host = Path::new(&folder.path("out")).join("4-1.pcapng").to_str().unwrap().to_owned();
         let switch = host.replace("4-1", "9-5");
         assert_eq!(packets(&host), tshark(&host, &[], &["frame.number"]).len());
         let opcodes: Vec<String> = tshark(&host, &["-Y", "infiniband"], &["infiniband.bth.opcode"]).concat();
         let count = |code: &str| opcodes.iter().filter(|found| *found == code).count();
-        // WRITEs, ACKs and CNPs.
+        // These are WRITEs, ACKs and CNPs.
         assert!(count("6") + count("7") + count("8") >= 3 * 60, "{opcodes:?}");
         assert!(count("17") > 0 && count("129") > 0, "{opcodes:?}");
         let pauses = tshark(&switch, &["-Y", "macc"], &["eth.type", "macc.opcode", "eth.dst"]);
@@ -100,7 +100,7 @@ fn additions_of_irn_are_shown_by_the_dissector() {
     let more = ["-X", &script, "-o", "remora.irn_qps:1-0xffffff", "-Y", "remora.irn.len"];
     let shown = tshark(&file, &more, &["infiniband.bth.opcode"]).concat();
     let data = shown.iter().filter(|code| ["6", "7", "8"].contains(&code.as_str())).count();
-    // The first packet of a WRITE has nothing more than RoCE's.
+    // The first packet of a WRITE has no headers besides RoCE's.
     assert!(data >= 3 * 59, "{shown:?}");
     assert!(sealed(&file) >= data);
 }
@@ -112,11 +112,11 @@ fn a_full_capture_says_so_once_and_the_run_goes_on() {
     let file = folder.path("some.pcapng");
     let words = ["sim", &folder.path("incast.toml"), "--capture-limit", "10KB"];
     let ended = remora(&[&words[..], &["--capture", &format!("4:1={file}")]].concat());
-    assert_eq!(ended.err.matches("the capture at 4:1 is full at ").count(), 1, "{}", ended.err);
+    assert_eq!(ended.err.matches("the capture of 4:1 is full at ").count(), 1, "{}", ended.err);
     ended.good();
     let len = std::fs::metadata(&file).unwrap().len();
     assert!((9_000..=10_100).contains(&len), "{len}");
-    // Nine packets of data, and their acknowledgements.
+    // These are nine data packets and their acknowledgements.
     assert!((16..24).contains(&packets(&file)), "{}", packets(&file));
 }
 
@@ -128,7 +128,7 @@ fn a_port_that_is_not_there_is_refused_with_those_that_are() {
     sim(&["--capture", "8:6"]).one_line("node 8 has the ports 1 to 5");
     sim(&["--capture", "99:1"]).one_line("the last one is 10");
     let twice = format!("4:1={}", folder.path("a"));
-    sim(&["--capture", &twice, "--capture", &twice]).one_line("two captures go to");
+    sim(&["--capture", &twice, "--capture", &twice]).one_line("two captures have the same file");
     sim(&["--capture", "4:1=/none/such"]).one_line("the capture /none/such cannot be written");
     sim(&["--capture", "4"]).bad_arguments("is not a port: write its node and its number");
     sim(&["--capture", "4:0"]).bad_arguments("is no port");

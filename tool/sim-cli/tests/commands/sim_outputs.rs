@@ -1,4 +1,4 @@
-//! Outputs of `remora sim` beside the flows: their names, and that they are whole.
+//! Outputs of `remora sim` besides the flows: their names, and that they are complete.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::running::remora;
 use crate::sim::{Folder, own};
 
-/// Three hosts send to the fourth, over one switch.
+/// A topology in which three hosts send to the fourth over one switch.
 const TOPOLOGY: &str =
     "5 1 4\n4\n0 4 100Gbps 1000ns 0\n1 4 100Gbps 1000ns 0\n2 4 100Gbps 1000ns 0\n3 4 100Gbps 1000ns 0\n";
 const FLOWS: &str = "3\n0 3 3 100 400000 2.0\n1 3 3 100 400000 2.0\n2 3 3 100 400000 2.0\n";

@@ -1,4 +1,4 @@
-//! `remora block read|write|shell`.
+//! `remora block`: the client commands of the block store.
 
 use std::io::Read;
 
@@ -12,46 +12,46 @@ use remora_options::number::natural;
 use remora_options::print;
 use remora_service::block::Session;
 
-/// `remora block`.
+/// Subcommands of `remora block`.
 #[derive(Subcommand)]
 pub enum BlockCommand {
-    /// Print a block, without the zeros at its end.
+    /// Print a block without the zeros at its end.
     #[command(
         after_help = "Examples:\n  remora block read 7 --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block read 7 --whole --members replicas.toml > seven"
     )]
     Read {
         #[command(flatten)]
         target: Target,
-        /// The block, from 0.
+        /// Number of the block, counted from 0.
         #[arg(value_parser = natural::<u64>)]
         block: u64,
-        /// Print the whole block, with the zeros at its end.
+        /// Print the whole block, including the zeros at its end.
         #[arg(long)]
         whole: bool,
     },
-    /// Stay connected, and do what lines of standard input say: `read BLOCK`, `write BLOCK VALUE`; each is
-    /// answered by one line.
+    /// Execute the commands on standard input over one connection: `read BLOCK` and `write BLOCK VALUE`.
+    /// Each command is answered by one line.
     #[command(after_help = "Examples:\n  remora block shell --members replicas.toml < orders")]
     Shell {
         #[command(flatten)]
         target: Target,
     },
-    /// Write a block: the value, and zeros behind it.
+    /// Write a value to a block and fill the rest with zeros.
     #[command(
         after_help = "Examples:\n  remora block write 7 hello --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block write 7 - --members etcd://127.0.0.1:2379/replicas < seven"
     )]
     Write {
         #[command(flatten)]
         target: Target,
-        /// The block, from 0.
+        /// Number of the block, counted from 0.
         #[arg(value_parser = natural::<u64>)]
         block: u64,
-        /// The value; - takes it from standard input.
+        /// Value to write; - reads it from standard input.
         value: String,
     },
 }
 
-/// `remora block`.
+/// Runs a subcommand of `remora block`.
 pub fn run(command: BlockCommand) -> Result<()> {
     match command {
         BlockCommand::Read { target, block, whole } => read(&target, block, whole),

@@ -1,4 +1,4 @@
-//! `remora serve block` and `remora block`: replicated blocks.
+//! `remora serve block` and `remora block`: replicas and clients of the block store.
 
 pub(crate) mod command;
 pub(crate) mod serve;

@@ -1,4 +1,4 @@
-//! `remora serve block`: one replica.
+//! `remora serve block`: serves one replica of a block store.
 
 use std::net::SocketAddr;
 
@@ -17,40 +17,41 @@ use remora_options::number::whole;
 /// Arguments of `remora serve block`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora serve block --replica 0 --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483 --new\n  remora serve block --replica 1 --members etcd://127.0.0.1:2379/blocks --port udp --address 10.0.0.2\n\nA new store: start all 2f + 1 replicas with --new, the same --design, --blocks and --block-len; none serves before all are there. f of them may\ndie. Start one that died again without --new: it reads its blocks from the others before it serves. docs/guides/blocks.md says why."
+    after_help = "Examples:\n  remora serve block --replica 0 --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483 --new\n  remora serve block --replica 1 --members etcd://127.0.0.1:2379/blocks --port udp --address 10.0.0.2\n\nTo create a store, start all 2f + 1 replicas with --new and the same --design, --blocks and --block-len; they serve once all of them run.\nUp to f replicas may fail at a time. Restart a failed replica without --new: it copies its blocks from the others before it serves.\ndocs/guides/blocks.md explains why."
 )]
 pub struct ServeArgs {
-    /// Design of the store; all replicas have the same.
+    /// Design of the store; it must be the same for all replicas.
     #[arg(long, default_value = "prism-rs", value_parser = designs::block())]
     pub design: Design,
-    /// Which of the replicas this one is: its place among them, from 0.
+    /// Number of this replica among --servers or --members, counted from 0.
     #[arg(long, value_parser = whole::<u32>(0..=MAX_REPLICAS as u32 - 1))]
     pub replica: u32,
     #[command(flatten)]
     pub servers: ServersArgs,
-    /// Begin a new, empty store, together with all other replicas. Without this the store lives, and this
-    /// replica comes back to it.
+    /// Create a new, empty store together with all other replicas [default: rejoin an existing store and
+    /// copy its blocks from the other replicas].
     #[arg(long)]
     pub new: bool,
     #[command(flatten)]
     pub port: PortArgs,
-    /// TCP address for the set-up of connections [default: this replica's among the servers].
+    /// TCP address (IP:PORT) on which clients set up their connections [default: this replica's address in
+    /// --servers or --members].
     #[arg(long)]
     pub listen: Option<SocketAddr>,
-    /// Blocks that the store has.
+    /// Number of blocks in the store.
     #[arg(long, default_value_t = 1024, value_parser = whole::<u64>(1..=1 << 24))]
     pub blocks: u64,
-    /// Bytes of a block, a multiple of 8.
+    /// Size of a block in bytes, a multiple of 8 from 512 to 65536.
     #[arg(long, default_value_t = 4096, value_parser = designs::block_len)]
     pub block_len: u32,
-    /// Clients that may be connected at a time.
+    /// Clients that may be connected at the same time.
     #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=1024))]
     pub clients: u32,
     #[command(flatten)]
     pub conduct: Conduct,
 }
 
-/// `remora serve block`.
+/// Runs `remora serve block`.
 pub fn run(args: &ServeArgs) -> Result<()> {
     args.conduct.begin()?;
     match args.design {

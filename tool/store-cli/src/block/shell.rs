@@ -1,4 +1,4 @@
-//! `remora block shell`: one client that stays connected, and does what lines of standard input say.
+//! `remora block shell`: executes the commands on standard input over one connection.
 
 use std::io::ErrorKind;
 use std::sync::mpsc::TryRecvError;
@@ -12,10 +12,10 @@ use remora_options::escape::shown as shown_bytes;
 use remora_options::print;
 use remora_service::block::Session;
 
-/// Time between two turns while nothing is asked.
+/// Pause between two calls of the session while no command is in progress.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// Reads and writes until the input ends; each line is answered by one.
+/// Executes each line and prints one line as its answer, until the input ends.
 pub fn run(mut session: Session) -> Result<()> {
     let lines = lines::of_input()?;
     loop {
@@ -38,7 +38,7 @@ pub fn run(mut session: Session) -> Result<()> {
 fn act(session: &mut Session, line: &[u8]) -> Result<Vec<u8>> {
     let number = |word: &[u8]| {
         let number = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
-        number.with_context(|| format!("{} is no block", shown_bytes(word)))
+        number.with_context(|| format!("{} is not a block number", shown_bytes(word)))
     };
     match line.trim_ascii().splitn(3, |byte| *byte == b' ').collect::<Vec<_>>()[..] {
         [b"read", block] => Ok(shown(&session.read(number(block)?)?).to_vec()),
@@ -47,6 +47,6 @@ fn act(session: &mut Session, line: &[u8]) -> Result<Vec<u8>> {
             session.write(number(block)?, &value)?;
             Ok(b"done".to_vec())
         }
-        _ => bail!("say `read BLOCK` or `write BLOCK VALUE`"),
+        _ => bail!("unknown command; use `read BLOCK` or `write BLOCK VALUE`"),
     }
 }

@@ -1,5 +1,5 @@
-//! `remora cache get`: an item by the chain that the server's NIC runs, or by memcached's protocol where that
-//! does not do.
+//! `remora cache get`: reads a cache item through the chains of the server's NIC, or through memcached's
+//! protocol if the chains cannot answer.
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
@@ -9,7 +9,7 @@ use remora_store::cache::MAX_KEY;
 
 use super::connect::connect;
 
-/// `remora cache`.
+/// Subcommands of `remora cache`.
 #[derive(Subcommand)]
 pub enum CacheCommand {
     /// Print the value of a key.
@@ -19,22 +19,22 @@ pub enum CacheCommand {
 /// Arguments of `remora cache get`.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  remora cache get colour\n  remora cache get colour --port udp --connect 10.0.0.1:11212\n\nThe server is one that was started with --chains. Ends with status 1 if there is no such key."
+    after_help = "Examples:\n  remora cache get colour\n  remora cache get colour --port udp --connect 10.0.0.1:11212\n\nThe server must run with --chains. Ends with status 1 if there is no such key."
 )]
 pub struct GetArgs {
-    /// The key.
+    /// Key to look up: 1 to 250 bytes without spaces.
     key: String,
-    /// Where the server takes Remora clients: its --chains.
+    /// Address for Remora clients (host:port): the server's --chains.
     #[arg(long, default_value = "127.0.0.1:11212")]
     connect: String,
     #[command(flatten)]
     port: PortArgs,
-    /// Say which way the value came.
+    /// Also print whether the value came through the chain or through TCP, and why.
     #[arg(long)]
     explain: bool,
 }
 
-/// `remora cache`.
+/// Runs a subcommand of `remora cache`.
 pub fn run(command: CacheCommand) -> Result<()> {
     match command {
         CacheCommand::Get(args) => get(&args),
@@ -45,7 +45,7 @@ fn get(args: &GetArgs) -> Result<()> {
     let is_key = |byte: u8| byte > b' ' && byte != 127;
     ensure!(
         (1..=MAX_KEY).contains(&args.key.len()) && args.key.bytes().all(is_key),
-        "a key has 1 to {MAX_KEY} bytes, and no spaces"
+        "a key has 1 to {MAX_KEY} bytes without spaces"
     );
     let mut client = connect(&args.port, &args.connect)?;
     let (value, way) = match client.ask(args.key.as_bytes()) {

@@ -1,4 +1,4 @@
-//! `remora serve cache` and `remora cache`.
+//! `remora serve cache` and `remora cache`: server and clients of the cache.
 
 pub(crate) mod client;
 pub mod connect;

@@ -1,4 +1,4 @@
-//! `remora serve cache`: a cache behind memcached's text protocol.
+//! `remora serve cache`: serves a cache over memcached's text protocol.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,64 +25,64 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     after_help = "Examples:\n  remora serve cache\n  remora serve cache --listen 127.0.0.1:11311 --memory 1g\n  remora serve cache --memory 512m --items 8m --clients 10000\n  remora serve cache --unix-socket /run/cache.sock --idle-timeout 600\n  remora serve cache --chains 127.0.0.1:11212 --port udp\n  remora serve cache --chains 127.0.0.1:11212 --nicd /run/nic.sock --keep cache\n\nSizes take k, m or g for 2^10, 2^20 and 2^30. It speaks memcached's text protocol: see docs/guides/cache.md."
 )]
 pub struct CacheArgs {
-    /// TCP address to serve at [default: 127.0.0.1:11211, or none beside --unix-socket].
+    /// TCP address to listen on [default: 127.0.0.1:11211, or none with --unix-socket].
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
-    /// Unix socket to serve at, which is made, and removed at the end.
+    /// Unix socket to listen on. It is created at the start and removed at the end [default: none].
     #[arg(long, value_name = "PATH")]
     pub unix_socket: Option<PathBuf>,
-    /// Who may connect to it: a mode in octal.
+    /// Access mode of the Unix socket, in octal: 700 admits this user only.
     #[arg(long, value_name = "MODE", default_value = "700", value_parser = mode, requires = "unix_socket")]
     pub unix_socket_mode: u32,
-    /// Close a connection on which nothing was said for so many seconds; 0: never.
+    /// Seconds after which a connection without requests is closed; 0 means never.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = natural::<u32>)]
     pub idle_timeout: u32,
-    /// Let clients end the server with `shutdown`.
+    /// Let clients end the server with the command `shutdown`.
     #[arg(long)]
     pub enable_shutdown: bool,
-    /// Bytes for keys and values; when they are full, what was not used for longest goes.
+    /// Memory for keys and values in bytes. When it is full, the least recently used items are evicted.
     #[arg(long, default_value = "64m", value_parser = size)]
     pub memory: usize,
-    /// Items at most; each takes about 150 bytes beside that memory, and 128 to 256 more with --chains
-    /// [default: one for 256 bytes of it].
+    /// Maximum number of items. Each needs about 150 bytes besides --memory, and 128 to 256 more with
+    /// --chains [default: one per 256 bytes of --memory].
     #[arg(long, value_parser = size)]
     pub items: Option<usize>,
-    /// Clients that may be connected at a time.
+    /// Clients that may be connected at the same time.
     #[arg(long, default_value_t = 1024, value_parser = whole::<u32>(1..=1_000_000))]
     pub clients: u32,
-    /// TCP address at which Remora clients connect (`remora cache`): the NIC answers their GETs, by chains.
+    /// TCP address (IP:PORT) for Remora clients (`remora cache`), whose GETs the NIC answers by chains
+    /// [default: none].
     #[arg(long, value_name = "ADDRESS")]
     pub chains: Option<SocketAddr>,
     #[command(flatten)]
     pub port: PortArgs,
-    /// Use the NIC and the memory of the daemon that listens at this socket (`remora nicd`), whose port it is
-    /// then.
+    /// Use the NIC, port and memory of the daemon (`remora nicd`) that listens at this socket [default:
+    /// open a NIC in this process].
     #[arg(long, value_name = "PATH", requires_all = ["keep", "chains"], conflicts_with_all = ["port", "address", "interface", "capture", "fault"])]
     pub nicd: Option<PathBuf>,
-    /// The daemon keeps chains and items under this name when the server is killed, until the next one
-    /// starts, empty.
+    /// Name of the tenant that keeps the chains and items in the daemon if the server is killed, until the
+    /// next server starts with an empty cache.
     #[arg(long, value_name = "NAME", requires = "nicd")]
     pub keep: Option<String>,
 }
 
-/// knows.
-/// Where the cache is served if nothing else is said.
+/// Default listening address.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 11211);
 
-/// The NIC is there for chains alone.
+/// Makes an option of the NIC require `--chains`, since only chains need a NIC.
 fn of_chains(option: clap::Arg) -> clap::Arg {
     option.requires("chains")
 }
 
-/// Descriptors for all but clients: standard streams, listener, epoll, and some to spare.
+/// Number of file descriptors besides those of clients: standard streams, listener, epoll and a reserve.
 const OTHERS: u64 = 16;
-/// A mode in octal.
+/// Parses an access mode in octal, up to 777.
 fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| "a mode in octal, up to 777, like 660".to_owned())
+    mode.ok_or_else(|| "give a mode in octal up to 777, such as 660".to_owned())
 }
 
-/// `remora serve cache`.
+/// Runs `remora serve cache`.
 pub fn run(args: &CacheArgs) -> Result<()> {
     if args.memory < MIN_MEMORY {
         bail!("--memory takes at least {}m: the longest value must fit", MIN_MEMORY >> 20);
@@ -128,7 +128,7 @@ fn items(args: &CacheArgs) -> Result<u32> {
     asked.ok().filter(|items| *items < 1 << 30).context("--items takes at most 1073741823")
 }
 
-/// Raises the limit on descriptors so far that each client gets one.
+/// Raises the limit of file descriptors so that each client can have one.
 fn descriptors(clients: u32) -> Result<()> {
     let (limit, needed) = (getrlimit(Resource::Nofile), u64::from(clients) + OTHERS);
     if limit.current.is_none_or(|current| current >= needed) {
@@ -137,12 +137,14 @@ fn descriptors(clients: u32) -> Result<()> {
     if limit.maximum.is_some_and(|most| most < needed) {
         let most = limit.maximum.unwrap_or(0).saturating_sub(OTHERS);
         if most == 0 {
-            bail!("a server takes {} descriptors and one for each client: raise `ulimit -Hn`", OTHERS);
+            bail!("a server needs {} file descriptors and one per client: raise `ulimit -Hn`", OTHERS);
         }
-        bail!("{clients} clients take {needed} descriptors: raise `ulimit -Hn`, or serve --clients {most}");
+        bail!(
+            "{clients} clients need {needed} file descriptors: raise `ulimit -Hn`, or serve --clients {most}"
+        );
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })
-        .context("raising the limit on descriptors")
+        .context("raising the limit of file descriptors")
 }
 
 #[cfg(test)]

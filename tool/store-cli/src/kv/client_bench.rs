@@ -1,4 +1,4 @@
-//! `remora kv bench`: a YCSB workload from one client against a server that runs already.
+//! `remora kv bench`: runs a YCSB workload from one client against a running server.
 
 use std::time::{Duration, Instant};
 
@@ -13,65 +13,66 @@ use crate::measure::{Report, Row};
 use remora_options::number::{natural, whole};
 use remora_service::kv::KvSession;
 
-/// What to run.
+/// Options of the workload and of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
-    /// A YCSB workload: a letter from A to F, or a file as YCSB ships them.
+    /// YCSB workload: a letter from A to F, or a workload file in YCSB's format.
     #[arg(long, value_name = "LETTER|FILE", default_value = "B", value_parser = option)]
     workload: String,
-    /// Records of the table [default: what the file says, else 1000].
+    /// Records in the table [default: the file's recordcount, or 1000].
     #[arg(long, value_parser = whole::<u64>(1..=100_000_000))]
     records: Option<u64>,
-    /// Bytes of a value [default: what the file says, else 512].
+    /// Length of a value in bytes [default: as in the file, or 512].
     #[arg(long, value_parser = whole::<u32>(1..=1 << 20))]
     value_len: Option<u32>,
-    /// Store all records before the workload begins.
+    /// Store all records before the workload begins [default: the table already holds them].
     #[arg(long)]
     load: bool,
-    /// Operations in flight.
+    /// Operations in flight at the same time.
     #[arg(long, default_value_t = 16, value_parser = whole::<u32>(1..=64))]
     window: u32,
-    /// Seconds to run [default: until the file's operationcount is done, else 10].
+    /// Seconds to run [default: until the file's operationcount is reached, or 10].
     #[arg(long, value_parser = whole::<u64>(1..=86_400))]
     seconds: Option<u64>,
-    /// End after so many operations.
+    /// Number of operations after which the run ends [default: the file's operationcount, unless --seconds
+    /// is given].
     #[arg(long, value_parser = whole::<u64>(1..=u64::MAX))]
     operations: Option<u64>,
-    /// Seed of the workload.
+    /// Seed of the random choices of the workload.
     #[arg(long, default_value_t = 1, value_parser = natural::<u64>)]
     seed: u64,
-    /// One JSON object a line, without the seconds' own lines.
+    /// Print one JSON object per line, and no line for each second.
     #[arg(long)]
     json: bool,
 }
 
-/// When a run ends: whichever comes first.
+/// The end of a run: a point in time or a number of operations, whichever is reached first.
 struct End {
     at: Option<Instant>,
     operations: u64,
 }
 
-/// Operations drawn at a time at most.
+/// Maximum number of operations generated at a time.
 const MOST_DRAWN: u64 = 1 << 16;
-/// Rates and latencies are told for each.
+/// Interval for which a rate and latencies are reported.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// `remora kv bench`.
+/// Runs `remora kv bench`.
 ///
 /// # Errors
-/// The workload is none, the server does not answer, or a value is wrong.
+/// Fails if the workload is invalid, the server does not answer, or a value read is wrong.
 pub fn run(target: &Target, args: &BenchArgs) -> Result<()> {
     let workload = choose(&args.workload)?;
     let records = args.records.or(workload.records).unwrap_or(1000);
     let value_len = args.value_len.or(workload.value_len).unwrap_or(512);
-    ensure!(value_len <= 1 << 20, "the workload's values have {value_len} bytes: values end at 1 MiB");
+    ensure!(value_len <= 1 << 20, "the workload's values have {value_len} bytes, more than 1 MiB");
     let asked = args.operations.or(workload.operations.filter(|_| args.seconds.is_none()));
     let (operations, window) = (asked.unwrap_or(u64::MAX), args.window);
     let plan = Plan { records, value_len, operations, window, seed: args.seed, inserts: 0 };
     with_session!(target, plan.client(), drive(target, args, &workload, &plan))
 }
 
-/// Runs it over this session.
+/// Runs the workload over one session and prints the results.
 fn drive<S: KvSession>(
     session: S,
     target: &Target,
@@ -104,7 +105,7 @@ fn drive<S: KvSession>(
     Ok(())
 }
 
-/// Stores all records, with a bar.
+/// Stores all records, with a progress bar unless `quiet`.
 fn load<S: KvSession>(runner: &mut Runner<S>, records: u64, quiet: bool) -> Result<()> {
     let bar = if quiet { indicatif::ProgressBar::hidden() } else { indicatif::ProgressBar::new(records) };
     for first in (0..records).step_by(MOST_DRAWN as usize) {
@@ -116,7 +117,7 @@ fn load<S: KvSession>(runner: &mut Runner<S>, records: u64, quiet: bool) -> Resu
     Ok(())
 }
 
-/// What each second brought.
+/// Results of each second: operations per second, and quantiles of the latency in nanoseconds.
 #[derive(Default)]
 struct Measured {
     rates: Vec<f64>,
@@ -132,7 +133,8 @@ fn measure<S: KvSession>(
 ) -> Result<Measured> {
     let mut measured = Measured::default();
     let mut left = end.operations;
-    // So many that the end is not missed by much: a tenth of a second's, once that is known.
+    // A batch is a tenth of a second's work once the rate is known, so that the run ends close to its
+    // limit.
     let mut drawn = 64;
     while left > 0 && end.at.is_none_or(|at| Instant::now() < at) {
         let (second, mut done) = (Instant::now(), 0);

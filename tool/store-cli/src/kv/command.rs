@@ -1,4 +1,4 @@
-//! `remora kv get|put|delete|load|scan|dump|shell|bench`.
+//! `remora kv`: the client commands of the key-value store.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -18,7 +18,7 @@ use remora_options::number::natural;
 use remora_options::print;
 use remora_service::kv::KvSession;
 
-/// `remora kv`.
+/// Subcommands of `remora kv`.
 #[derive(Subcommand)]
 pub enum KvCommand {
     /// Print the values of keys.
@@ -30,7 +30,7 @@ pub enum KvCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// The keys whose values are printed.
+        /// Keys to look up.
         #[arg(required = true, value_name = "KEY")]
         keys: Vec<OsString>,
     },
@@ -41,9 +41,9 @@ pub enum KvCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// The key.
+        /// Key to store the value under.
         key: OsString,
-        /// The value; - takes it from standard input.
+        /// Value to store; - reads it from standard input.
         value: OsString,
     },
     /// Remove a key.
@@ -55,25 +55,25 @@ pub enum KvCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// The key.
+        /// Key to remove.
         key: OsString,
     },
     /// Store every `key value` line of a file.
     #[command(
-        after_help = "Examples:\n  remora kv load words.txt\n  remora kv load - < words.txt\n\nThe key ends at the first space or tab; the rest of the line is the value. Lines that hold no pair, or one that is too long, are\nnamed by their number and left out."
+        after_help = "Examples:\n  remora kv load words.txt\n  remora kv load - < words.txt\n\nThe key ends at the first space or tab; the rest of the line is the value. Lines without a pair, or with one that is too\nlong, are reported by their number and left out."
     )]
     Load {
         #[command(flatten)]
         target: Target,
-        /// The file; - takes standard input.
+        /// File to read; - reads standard input.
         file: PathBuf,
-        /// Lines of JSON, as `remora kv dump --json` prints them.
+        /// Read JSON lines as `remora kv dump --json` prints them [default: `key value` lines].
         #[arg(long)]
         json: bool,
     },
     /// Print all keys, sorted.
     #[command(
-        after_help = "Examples:\n  remora kv scan\n  remora kv scan --prefix user --limit 10 --json\n\nA key that is there from the beginning to the end of the command is listed, whatever is stored meanwhile."
+        after_help = "Examples:\n  remora kv scan\n  remora kv scan --prefix user --limit 10 --json\n\nEvery key that exists during the whole command is listed, even if other keys change meanwhile."
     )]
     Scan {
         #[command(flatten)]
@@ -81,9 +81,9 @@ pub enum KvCommand {
         #[command(flatten)]
         wanted: WantedArgs,
     },
-    /// Print all pairs, sorted by key, as `remora kv load` takes them.
+    /// Print all pairs, sorted by key, in the format that `remora kv load` reads.
     #[command(
-        after_help = "Examples:\n  remora kv dump > words.txt\n  remora kv dump --json > table.jsonl\n  remora kv load --json table.jsonl\n\nEach value is read after its key was listed: what is stored meanwhile may be in it or not."
+        after_help = "Examples:\n  remora kv dump > words.txt\n  remora kv dump --json > table.jsonl\n  remora kv load --json table.jsonl\n\nEach value is read after its key was listed, so changes that happen meanwhile may or may not appear."
     )]
     Dump {
         #[command(flatten)]
@@ -91,13 +91,13 @@ pub enum KvCommand {
         #[command(flatten)]
         wanted: WantedArgs,
     },
-    /// Stay connected, and do what lines of standard input say: get, put, delete, scan.
+    /// Execute the commands on standard input (get, put, delete, scan) over one connection.
     #[command(after_help = "Examples:\n  remora kv shell\n  remora kv shell < lines.txt")]
     Shell {
         #[command(flatten)]
         target: Target,
     },
-    /// Run a YCSB workload against a server, and say its rate and latencies.
+    /// Run a YCSB workload against a server and report its rate and latencies.
     #[command(
         after_help = "Examples:\n  remora kv bench --load --workload A\n  remora kv bench --load --workload ycsb/workloads/workloadb --seconds 30\n  remora kv bench --design prism --records 100000 --window 1 --json\n\nEvery value that is read is checked: the table holds what --load stored, or what `remora serve kv --records N --value-len L`\nserves. These tables have no order, so a scan is GETs of consecutive record numbers."
     )]
@@ -109,18 +109,18 @@ pub enum KvCommand {
     },
 }
 
-/// Which keys, and how they are printed.
+/// Options that select keys and the output format.
 #[derive(Args, Clone, Debug)]
 pub struct WantedArgs {
-    /// Only keys that begin so.
+    /// Print only keys with this prefix [default: all keys].
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: OsString,
     #[command(flatten)]
     words: KeyWords,
-    /// So many of them at most.
+    /// Maximum number of keys to print [default: unlimited].
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true, value_parser = natural::<u64>)]
     limit: u64,
-    /// One JSON object a line; bytes that are no text as base64.
+    /// Print one JSON object per line, with bytes that are not UTF-8 in base64.
     #[arg(long)]
     json: bool,
 }
@@ -131,7 +131,7 @@ impl WantedArgs {
     }
 }
 
-/// `remora kv`.
+/// Runs a subcommand of `remora kv`.
 pub fn run(command: KvCommand) -> Result<()> {
     match command {
         KvCommand::Get { target, words, keys } => {
@@ -147,7 +147,7 @@ pub fn run(command: KvCommand) -> Result<()> {
             } else {
                 value.into_vec()
             };
-            ensure!(value.len() <= LONGEST as usize, "values end at 1 MiB");
+            ensure!(value.len() <= LONGEST as usize, "the value is longer than 1 MiB");
             let key = words.bytes(&key)?;
             with_session!(target, config(key.len())?, put(&key, &value))
         }

@@ -1,4 +1,5 @@
-//! `remora kv scan` and `remora kv dump`: what is in a table, as text that `remora kv load` takes back.
+//! `remora kv scan` and `remora kv dump`: print the contents of a table in a format that `remora kv load`
+//! reads.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -15,7 +16,7 @@ use remora_options::escape::escape;
 use remora_options::{output, print};
 use remora_service::kv::KvSession;
 
-/// A pair as a line of JSON: text where it is text, else base64.
+/// A pair as a line of JSON. Keys and values that are UTF-8 are text, all others base64.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
@@ -29,7 +30,7 @@ struct Record {
     value_base64: Option<String>,
 }
 
-/// Text, or base64 of what is none.
+/// Returns the bytes as text if they are UTF-8, otherwise in base64.
 fn field(bytes: &[u8]) -> (Option<String>, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (Some(text.to_owned()), None),
@@ -37,48 +38,48 @@ fn field(bytes: &[u8]) -> (Option<String>, Option<String>) {
     }
 }
 
-/// The bytes of a field.
+/// Returns the bytes of a key or value. Exactly one of `text` and `base64` must be present.
 fn bytes(text: Option<String>, base64: Option<String>, name: &str) -> Result<Vec<u8>> {
     match (text, base64) {
         (Some(text), None) => Ok(text.into_bytes()),
         (None, Some(base64)) => Ok(BASE64_STANDARD.decode(base64)?),
-        _ => bail!("say either {name:?} or \"{name}_base64\""),
+        _ => bail!("give either {name:?} or \"{name}_base64\""),
     }
 }
 
-/// Reads the key and the value of a line of `kv dump --json`.
+/// Parses the key and the value of a line of `kv dump --json`.
 ///
 /// # Errors
-/// It is none, with what is wrong.
+/// Fails if the line is not such a JSON object.
 pub fn parse(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
     let Record { key, key_base64, value, value_base64 } = serde_json::from_slice(line)?;
     Ok((bytes(key, key_base64, "key")?, bytes(value, value_base64, "value")?))
 }
 
-/// A line of JSON for a key, and its value if there is one.
+/// Returns the line of JSON for a key, with its value if there is one.
 fn json(key: &[u8], value: Option<&[u8]>) -> Result<String> {
     let (key, key_base64) = field(key);
     let (value, value_base64) = value.map_or((None, None), field);
     Ok(serde_json::to_string(&Record { key, key_base64, value, value_base64 })?)
 }
 
-/// Would `remora kv load` read this pair back from a line?
+/// Returns whether `remora kv load` would read the same pair back from a `key value` line.
 fn is_line(key: &[u8], value: &[u8]) -> bool {
     let ends_key = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n');
     !key.is_empty() && !key.iter().any(ends_key) && !value.contains(&b'\n') && !value.ends_with(b"\r")
 }
 
-/// What is wanted of a table.
+/// Selection of keys and the output format.
 pub struct Wanted {
-    /// Keys that begin so.
+    /// Required prefix of a key.
     pub prefix: Vec<u8>,
-    /// So many of them at most.
+    /// Maximum number of keys.
     pub limit: u64,
-    /// As JSON.
+    /// True for JSON, false for `key value` lines.
     pub json: bool,
 }
 
-/// The keys that are wanted, each once.
+/// Returns the selected keys, sorted and without duplicates.
 fn keys(session: &mut impl KvSession, wanted: &Wanted) -> Result<Vec<Vec<u8>>> {
     let mut seen = HashSet::new();
     let mut keys = Vec::new();
@@ -93,10 +94,11 @@ fn keys(session: &mut impl KvSession, wanted: &Wanted) -> Result<Vec<Vec<u8>>> {
     Ok(keys)
 }
 
-/// Prints keys, sorted, one a line, with escapes where they are no plain text.
+/// Prints the selected keys, sorted, one on each line. Control characters and bytes that are not UTF-8 are
+/// escaped, unless the output is JSON.
 ///
 /// # Errors
-/// The connection's.
+/// Fails if the connection fails.
 pub fn scan(session: &mut impl KvSession, wanted: &Wanted) -> Result<()> {
     for key in keys(session, wanted)? {
         match wanted.json {
@@ -107,14 +109,15 @@ pub fn scan(session: &mut impl KvSession, wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-/// Prints pairs, sorted by key, one a line.
+/// Prints the selected pairs, sorted by key, one on each line.
 ///
 /// # Errors
-/// The connection's; or some pairs have no place in a line, and were left out.
+/// Fails if the connection fails, or if some pairs cannot be written as a `key value` line and were left
+/// out.
 pub fn dump(session: &mut impl KvSession, wanted: &Wanted) -> Result<()> {
     let mut left_out = 0u64;
     for key in keys(session, wanted)? {
-        // Deleted meanwhile.
+        // The key was deleted after it was listed.
         let Some(value) = session.get(&key)? else { continue };
         if wanted.json {
             print::line(json(&key, Some(&value))?);
@@ -125,19 +128,19 @@ pub fn dump(session: &mut impl KvSession, wanted: &Wanted) -> Result<()> {
         }
     }
     if left_out > 0 {
-        bail!("{left_out} pairs have spaces in their key or line breaks, and are left out: add --json");
+        bail!("{left_out} pairs were left out because of spaces in keys or line breaks: use --json");
     }
     Ok(())
 }
 
-/// Bytes of a line at most: key and value of a mebibyte each, in base64 or escaped.
+/// Maximum length of a line in bytes: key and value have 1 MiB each, in base64 or escaped.
 const LONGEST_LINE: u64 = 16 << 20;
 
-/// `remora kv load --json`: stores the pairs of lines of JSON. Lines that hold none are named by their number
-/// and left out.
+/// Runs `remora kv load --json`: stores the pairs of a file of JSON lines. Reports the number of each line
+/// that has no valid pair and leaves that line out.
 ///
 /// # Errors
-/// The file cannot be read, or the connection fails.
+/// Fails if the file cannot be read or the connection fails.
 pub fn load(session: &mut impl KvSession, path: &Path) -> Result<()> {
     let (file, name, _) = output::input(path)?;
     let mut reader = BufReader::new(file);

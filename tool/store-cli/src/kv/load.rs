@@ -1,5 +1,5 @@
-//! Files of `key value` lines, stored by a client (`remora kv load`) or before clients come (`remora serve kv
-//! --file`).
+//! Stores files of `key value` lines: through a client (`remora kv load`), or in the server before it
+//! accepts clients (`remora serve kv --file`).
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,22 +11,22 @@ use remora_store::load::{Pair, Pairs};
 use remora_options::{output, print};
 use remora_service::kv::KvSession;
 
-/// What came of a pair.
+/// The result of storing a pair.
 pub enum Stored {
-    /// It is in.
+    /// The pair was stored.
     Yes,
-    /// It cannot be stored, for this reason; the next one may.
+    /// The pair cannot be stored, for this reason. Later pairs may still be stored.
     No(String),
 }
 
-/// Bad lines that are named; of the others only their number is said.
+/// Number of invalid lines that are reported one by one. Further ones are only counted.
 const NAMED: u64 = 10;
 
-/// Stores all pairs, and names lines that hold none or one that cannot be stored; how many are in, and how
-/// many were left out.
+/// Stores all pairs with `store`. Reports lines without a pair, or with one that cannot be stored. Returns
+/// the numbers of stored pairs and of lines that were left out.
 ///
 /// # Errors
-/// Those of reading, and of `store`, which end it.
+/// Fails at the first error of reading or of `store`.
 pub fn store_all(
     mut pairs: Pairs<impl BufRead>,
     name: &str,
@@ -59,21 +59,21 @@ pub fn store_all(
     ended
 }
 
-/// `remora kv load`.
+/// Runs `remora kv load` for a file of `key value` lines.
 pub fn load(session: &mut impl KvSession, path: &Path) -> Result<()> {
     let (file, name, len) = output::input(path)?;
     let bar = if len > 0 { ProgressBar::new(len) } else { ProgressBar::no_length() };
-    // How long keys may be, the server says.
+    // The server checks the lengths of keys and values, so the parser has no limits here.
     let pairs = Pairs::new(BufReader::new(bar.wrap_read(file)));
     let (loaded, bad) = store_all(pairs, &name, &bar, |pair| put(session, pair))?;
     print::line(format_args!("{loaded} keys stored, {bad} lines left out"));
     Ok(())
 }
 
-/// Stores a pair, if the server takes one of such lengths.
+/// Stores a pair, unless the server does not accept its lengths.
 ///
 /// # Errors
-/// The server is full, or the connection fails.
+/// Fails if the server is full or the connection fails.
 pub fn put(session: &mut impl KvSession, pair: Pair<'_>) -> Result<Stored> {
     Ok(session.store(pair.key, pair.value)?.map_or(Stored::Yes, Stored::No))
 }

@@ -1,4 +1,4 @@
-//! `remora serve kv` and `remora kv`: the key-value designs over the NIC.
+//! `remora serve kv` and `remora kv`: servers and clients of key-value stores.
 
 mod client_bench;
 pub(crate) mod command;

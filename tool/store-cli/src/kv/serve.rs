@@ -1,4 +1,4 @@
-//! `remora serve kv`: a table, its clients, and one thread that polls for them all.
+//! `remora serve kv`: serves a key-value table to its clients, with one polling thread.
 
 mod file;
 mod rma;
@@ -36,47 +36,47 @@ pub struct ServeArgs {
     /// Design of the table.
     #[arg(long, default_value = "farm", value_parser = designs::kv())]
     pub design: Design,
-    /// What carries the operations.
+    /// Transport of the operations.
     #[arg(long, default_value = "rc")]
     pub transport: TransportName,
     #[command(flatten)]
     pub port: PortArgs,
-    /// TCP address for the set-up of connections.
+    /// TCP address (IP:PORT) on which clients set up their connections.
     #[arg(long, default_value = "127.0.0.1:7471")]
     pub listen: SocketAddr,
-    /// YCSB records to begin with.
+    /// Number of YCSB records to store before clients are accepted.
     #[arg(long, default_value_t = 0, value_parser = natural::<u64>)]
     pub records: u64,
-    /// Bytes of the value of each record.
+    /// Length of the value of each YCSB record in bytes.
     #[arg(long, default_value_t = 64, value_parser = whole::<u32>(16..=1048576), requires = "records")]
     pub value_len: u32,
-    /// File of `key value` lines to begin with; - takes standard input.
+    /// File of `key value` lines to store before clients are accepted; - reads standard input.
     #[arg(long)]
     pub file: Option<PathBuf>,
-    /// Keys that the table is made for; that of prism grows as memory allows [default: twice what it begins
-    /// with, at least 100000].
+    /// Number of keys that the table has space for; a prism table grows as memory allows [default: twice
+    /// the initial number of keys, at least 100000].
     #[arg(long, value_parser = natural::<u32>)]
     pub capacity: Option<u32>,
-    /// Bytes for keys and values, with k, m or g for 2^10, 2^20 and 2^30 [default: what records and file
-    /// take, and 256 bytes for each further key; with prism 1024, of which each size of buffers has its
-    /// share].
+    /// Memory for keys and values, in bytes or with suffix k, m or g (2^10, 2^20, 2^30) [default: what the
+    /// records and the file need, and for each further key 256 bytes or, with prism, 1024 divided among the
+    /// buffer sizes].
     #[arg(long, value_parser = size)]
     pub memory: Option<usize>,
-    /// Clients that may be connected at a time.
+    /// Clients that may be connected at the same time.
     #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=4096))]
     pub clients: u32,
-    /// Longest key, in bytes.
+    /// Maximum length of a key in bytes.
     #[arg(long, default_value_t = 1024, value_parser = whole::<u32>(1..=1048576))]
     pub max_key: u32,
-    /// Longest value that may be stored, in bytes.
+    /// Maximum length of a value in bytes.
     #[arg(long, default_value_t = 1 << 20, value_parser = whole::<u32>(1..=1048576))]
     pub max_value: u32,
-    /// Use the NIC and the memory of the daemon that listens at this socket (`remora nicd`), whose port it is
-    /// then.
+    /// Use the NIC, port and memory of the daemon (`remora nicd`) that listens at this socket [default:
+    /// open a NIC in this process].
     #[arg(long, value_name = "PATH", requires = "keep", conflicts_with_all = ["port", "address", "interface", "capture", "fault"])]
     pub nicd: Option<PathBuf>,
-    /// Tenant of the daemon: table and clients are kept under this name, whatever becomes of the server, and
-    /// GETs go on. Design farm.
+    /// Name of the tenant that keeps the table and its clients in the daemon when the server ends; clients
+    /// can still GET meanwhile. Only for design farm.
     #[arg(long, value_name = "NAME", requires = "nicd")]
     pub keep: Option<String>,
     #[command(flatten)]
@@ -86,7 +86,7 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// What clients may ask for.
+    /// Returns the limits for clients.
     fn limits(&self) -> Limits {
         let ServeArgs { clients, max_key, max_value, .. } = *self;
         let record_len = (self.records > 0).then_some(self.value_len);
@@ -95,7 +95,7 @@ impl ServeArgs {
     }
 }
 
-/// `remora serve kv`.
+/// Runs `remora serve kv`.
 pub fn run(args: &ServeArgs) -> Result<()> {
     args.conduct.begin()?;
     if args.transport == TransportName::Rma {
@@ -103,7 +103,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     }
     ensure!(
         !args.identity.is_given(),
-        "--certificate, --token-file, --admit and --rotate are for --transport rma: add that, or leave them out"
+        "--certificate, --token-file, --admit and --rotate need --transport rma: add it, or leave them out"
     );
     with_design!(args.design, serve(args))
 }
@@ -115,13 +115,10 @@ fn serve<D: KvDesign>(args: &ServeArgs) -> Result<()> {
     args.conduct.serve(&what, args.listen, &mut service)
 }
 
-/// What the table begins with, and how large that makes it.
+/// Opens the file and returns the size of the table for its initial contents.
 fn begins_with<D: KvDesign>(args: &ServeArgs) -> Result<(Size, Option<Lines>)> {
     let (len, most) = (args.value_len, args.max_value);
-    ensure!(
-        args.records == 0 || len <= most,
-        "records of {len} bytes are longer than --max-value allows: {most}"
-    );
+    ensure!(args.records == 0 || len <= most, "--value-len is {len}, more than --max-value allows: {most}");
     let file = args.file.as_deref().map(Lines::open).transpose()?;
     let mut contents = Contents::default();
     contents.add(record::KEY_LEN + len as usize, args.records);
@@ -131,13 +128,13 @@ fn begins_with<D: KvDesign>(args: &ServeArgs) -> Result<(Size, Option<Lines>)> {
     Ok((Size::fresh::<D>(&args.limits(), contents, args.capacity, args.memory)?, file))
 }
 
-/// The server with all that it begins with, or as the one before left it with a NIC daemon.
+/// Opens the server: with its initial contents, or as its predecessor left it in a NIC daemon.
 fn open<D: KvDesign>(args: &ServeArgs, size: Size, file: Option<&Lines>) -> Result<Service<D::Program>> {
     let limits = args.limits();
     let (Some(socket), Some(name)) = (&args.nicd, &args.keep) else {
         return kv::open_with::<D, _>(args.port.open()?, &limits, size, |program| load(args, file, program));
     };
-    ensure!(args.design == Design::Farm, "only a table of design farm can be kept: add --design farm");
+    ensure!(args.design == Design::Farm, "--keep supports only --design farm");
     let kept = Kept::open(socket, name)?;
     if !kept.has_table() {
         return kept.begin::<D, _>(&limits, &size, |program| load(args, file, program));
@@ -149,14 +146,14 @@ fn open<D: KvDesign>(args: &ServeArgs, size: Size, file: Option<&Lines>) -> Resu
         (args.memory.is_some(), "--memory"),
     ];
     for (_, option) in unheeded.iter().filter(|(given, _)| *given) {
-        eprintln!("{option} is left out: the table of the server before is kept");
+        eprintln!("{option} is ignored: the table of the previous server is used");
     }
     let (service, clients) = kept.resume::<D>(&limits)?;
-    eprintln!("goes on where the server before it ended, with {clients} of its clients");
+    eprintln!("continues the table of the previous server, with {clients} of its clients");
     Ok(service)
 }
 
-/// Loads what the table begins with.
+/// Stores the initial contents.
 fn load(args: &ServeArgs, file: Option<&Lines>, program: &mut impl Loads) -> Result<()> {
     load_records(args, program)?;
     if let Some(file) = file {
@@ -177,9 +174,7 @@ fn load_records(args: &ServeArgs, program: &mut impl Loads) -> Result<()> {
     for record in 0..args.records {
         let len = values.fill(record, 0, &mut value);
         program.load(&record::key(record), &value[..len]).map_err(|refusal| {
-            anyhow::anyhow!(
-                "record {record} is refused: {refusal}; give the table more with --capacity or --memory"
-            )
+            anyhow::anyhow!("cannot store record {record}: {refusal}; increase --capacity or --memory")
         })?;
         if record % 8192 == 0 {
             bar.set_position(record);
@@ -196,7 +191,7 @@ fn load_file(args: &ServeArgs, file: &Lines, program: &mut impl Loads) -> Result
         store_all(pairs, &file.name, &bar, |pair| match program.load(pair.key, pair.value) {
             Ok(()) => Ok(Stored::Yes),
             Err(Refusal::TooLong) => Ok(Stored::No(Refusal::TooLong.to_string())),
-            Err(refusal) => Err(anyhow!("{refusal}; give the table more with --capacity or --memory")),
+            Err(refusal) => Err(anyhow!("{refusal}; increase --capacity or --memory")),
         })?;
     if bad > 0 {
         eprintln!("{}: {bad} lines were left out, {loaded} loaded", file.name);

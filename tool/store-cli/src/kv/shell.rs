@@ -1,4 +1,4 @@
-//! `remora kv shell`: one client that stays connected, and does what lines of standard input say.
+//! `remora kv shell`: executes the commands on standard input over one connection.
 
 use std::io::{BufRead as _, IsTerminal as _};
 
@@ -16,7 +16,7 @@ delete KEY...     remove keys
 scan [PREFIX]     print keys
 quit              end, as Ctrl-D does";
 
-/// What a line asks for.
+/// A parsed line of the shell.
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
     Nothing,
@@ -34,7 +34,7 @@ impl<'a> Line<'a> {
         let (verb, rest) = text.split_once([' ', '\t']).unwrap_or((text, ""));
         let words = || rest.split_whitespace().collect::<Vec<_>>();
         let keys = || match words() {
-            keys if keys.is_empty() => bail!("which key? Say `{verb} KEY`"),
+            keys if keys.is_empty() => bail!("no key given: `{verb} KEY`"),
             keys => Ok(keys),
         };
         Ok(match verb {
@@ -42,25 +42,25 @@ impl<'a> Line<'a> {
             "get" => Line::Get(keys()?),
             "put" | "set" => match rest.trim_start().split_once([' ', '\t']) {
                 Some((key, value)) => Line::Put(key, value),
-                None => bail!("which value? Say `put KEY VALUE`"),
+                None => bail!("no value given: `put KEY VALUE`"),
             },
             "delete" | "del" => Line::Delete(keys()?),
             "scan" => match words()[..] {
                 [] => Line::Scan(""),
                 [prefix] => Line::Scan(prefix),
-                _ => bail!("one prefix at most: say `scan PREFIX`"),
+                _ => bail!("too many prefixes: `scan PREFIX` takes one"),
             },
             "help" | "?" => Line::Help,
             "quit" | "exit" => Line::Quit,
-            _ => bail!("{verb:?} is no command: get, put, delete, scan, help or quit"),
+            _ => bail!("unknown command {verb:?}; commands: get, put, delete, scan, help, quit"),
         })
     }
 }
 
-/// Does what the lines of standard input say, until they end.
+/// Executes the lines of standard input until it ends.
 ///
 /// # Errors
-/// The connection failed; or a line did not do what it says, unless a person typed it.
+/// Fails if the connection fails, or if a line failed and standard input is not a terminal.
 pub fn run(session: &mut impl KvSession) -> Result<()> {
     if std::io::stdin().is_terminal() {
         return typed(session);
@@ -76,11 +76,11 @@ pub fn run(session: &mut impl KvSession) -> Result<()> {
             }
         }
     }
-    ensure!(bad == 0, "{bad} lines did not do what they say: their answers begin with `error:`");
+    ensure!(bad == 0, "{bad} lines failed: their answers begin with `error:`");
     Ok(())
 }
 
-/// A person types, with a history to go back to.
+/// Reads lines from a terminal, with editing and a history.
 fn typed(session: &mut impl KvSession) -> Result<()> {
     let mut editor = DefaultEditor::new()?;
     eprintln!("get, put, delete, scan, help or quit; end with Ctrl-D");
@@ -100,7 +100,7 @@ fn typed(session: &mut impl KvSession) -> Result<()> {
     }
 }
 
-/// Does what a line says. False: it is the last one.
+/// Executes a line. Returns false if it was the last one (`quit`).
 fn act(session: &mut impl KvSession, line: &str) -> Result<bool> {
     match Line::parse(line)? {
         Line::Nothing => {}
@@ -150,7 +150,7 @@ mod tests {
             ("get", "get KEY"),
             ("put a", "put KEY VALUE"),
             ("scan a b", "scan PREFIX"),
-            ("frobnicate", "no command"),
+            ("frobnicate", "unknown command"),
         ] {
             assert!(format!("{:#}", Line::parse(line).unwrap_err()).contains(words), "{line}");
         }

@@ -1,4 +1,4 @@
-//! The servers that a command is for, and sessions with them.
+//! The options that select the servers of a client command, and sessions with these servers.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -15,17 +15,18 @@ use remora_options::device::PortArgs;
 use remora_service::kv::rma::{RmaServerAddress, RmaSession};
 use remora_service::kv::{Design, KvDesign, Session};
 
-/// Which servers.
+/// Options that select the servers of a client.
 #[derive(Args, Clone, Debug)]
 #[command(mut_arg("port", |port| port.default_value_if("transport", "rma", "udp")))]
 pub struct Target {
-    /// Address of the server: its --listen. With --transport rma several of the same pairs, with commas.
+    /// Address of the server: its --listen (host:port). With --transport rma, several replicas separated by
+    /// commas.
     #[arg(long, default_value = "127.0.0.1:7471")]
     pub connect: String,
-    /// Design of the server: its --design.
+    /// Design of the server's table: its --design.
     #[arg(long, default_value = "farm", value_parser = designs::kv())]
     pub design: Design,
-    /// What carries the operations: the server's --transport.
+    /// Transport of the operations: the server's --transport.
     #[arg(long, default_value = "rc")]
     pub transport: TransportName,
     #[command(flatten)]
@@ -35,21 +36,22 @@ pub struct Target {
     pub port: PortArgs,
 }
 
-/// What a client of 1RMA knows of its servers.
+/// Options of a client of 1RMA servers.
 #[derive(Args, Clone, Debug)]
 struct RmaArgs {
-    /// With --transport rma: SHA-256 of the servers' certificates, as they printed it; one for all, or one
-    /// each, with commas.
+    /// With --transport rma: SHA-256 fingerprint of the servers' certificate, as the server printed it.
+    /// Give one for all servers, or one for each, separated by commas.
     #[arg(long, value_delimiter = ',')]
     fingerprint: Vec<Fingerprint>,
-    /// The servers' token. Other users of this host see it in the list of processes: --token-file keeps it.
+    /// Token of the servers. It is visible to other users of this host in the process list; --token-file is
+    /// not.
     #[arg(long, requires = "fingerprint", conflicts_with_all = ["token_file", "certificate"])]
     token: Option<Token>,
-    /// File with the servers' token; nobody else may read it.
+    /// File with the token of the servers; no other user may have read access.
     #[arg(long, value_name = "FILE", requires = "fingerprint", conflicts_with = "certificate")]
     token_file: Option<PathBuf>,
-    /// PEM file with this client's certificate and private key, made if it is not there. The servers must
-    /// admit its fingerprint.
+    /// PEM file with the certificate and private key of this client, created if it does not exist. The
+    /// servers must admit its fingerprint.
     #[arg(long, value_name = "FILE", requires = "fingerprint")]
     certificate: Option<PathBuf>,
 }
@@ -61,27 +63,29 @@ impl RmaArgs {
             (Some(token), _, _) => Credential::Token(token.clone()),
             (_, Some(path), _) => Credential::Token(Token::of_file(path)?),
             (_, _, Some(path)) => Credential::Certificate(Certificate::at(path)?),
-            _ => bail!(
-                "--transport rma needs --token, --token-file or --certificate: the server printed its token"
-            ),
+            _ => {
+                bail!("--transport rma needs --token (printed by the server), --token-file or --certificate")
+            }
         })
     }
 }
 
-/// Bytes of a key or a value at most.
+/// Maximum length of a key or of a value, in bytes.
 pub const LONGEST: u32 = 1 << 20;
 
-/// For keys of this length at most.
+/// Returns the client configuration for one operation at a time and keys of at most `max_key` bytes.
 ///
 /// # Errors
-/// No server takes such keys.
+/// Fails if `max_key` exceeds [`LONGEST`].
 pub fn config(max_key: usize) -> Result<ClientConfig> {
-    let max_key =
-        u32::try_from(max_key.max(16)).ok().filter(|len| *len <= LONGEST).context("keys end at 1 MiB")?;
+    let max_key = u32::try_from(max_key.max(16))
+        .ok()
+        .filter(|len| *len <= LONGEST)
+        .context("the key is longer than 1 MiB")?;
     Ok(ClientConfig { window: 1, max_key, max_value: LONGEST, ..ClientConfig::default() })
 }
 
-/// For one that can list keys too.
+/// Returns the client configuration for commands that list keys.
 pub fn listing_config() -> ClientConfig {
     ClientConfig {
         window: remora_store::kv::prism::Scan::WINDOW,
@@ -92,7 +96,7 @@ pub fn listing_config() -> ClientConfig {
 }
 
 impl Target {
-    /// Design and transport, as figures name them.
+    /// Returns the name of the design and transport, as benchmark rows contain it.
     pub fn system(&self) -> String {
         match self.transport {
             TransportName::Rc => self.design.name().to_owned(),
@@ -100,25 +104,25 @@ impl Target {
         }
     }
 
-    /// A session over queue pairs.
+    /// Opens a session over queue pairs.
     ///
     /// # Errors
-    /// The server's, or the port's.
+    /// Fails if the options do not fit, the NIC cannot be opened, or the server does not answer or refuses.
     pub fn session<D: KvDesign>(&self, config: ClientConfig) -> Result<Session<D>> {
         ensure!(
             self.rma.fingerprint.is_empty(),
-            "--fingerprint is for --transport rma: add that, or leave it out"
+            "--fingerprint needs --transport rma: add it, or leave --fingerprint out"
         );
         let irn = self.transport == TransportName::Irn;
         Session::connect_by(&self.port.open()?, &self.connect, config, irn).map_err(start_kv)
     }
 
-    /// A session over 1RMA.
+    /// Opens a session over 1RMA.
     ///
     /// # Errors
-    /// The servers', or the port's.
+    /// Fails if the options do not fit, the NIC cannot be opened, or the servers do not answer or refuse.
     pub fn encrypted(&self, config: ClientConfig) -> Result<RmaSession> {
-        ensure!(self.design == Design::Farm, "1RMA serves design farm: leave --design out");
+        ensure!(self.design == Design::Farm, "--transport rma supports only design farm: leave --design out");
         crate::rma::refuse_shm(&self.port)?;
         let servers = self.servers()?;
         RmaSession::connect(&self.port.open()?, &servers, config).map_err(start_kv)
@@ -127,10 +131,7 @@ impl Target {
     fn servers(&self) -> Result<Vec<RmaServerAddress>> {
         let (credential, fingerprints) = (self.rma.credential(), &self.rma.fingerprint);
         let addresses: Vec<&str> = self.connect.split(',').collect();
-        ensure!(
-            !fingerprints.is_empty(),
-            "--transport rma needs the server's --fingerprint: the server printed it"
-        );
+        ensure!(!fingerprints.is_empty(), "--transport rma needs --fingerprint, which the server printed");
         ensure!(
             fingerprints.len() == 1 || fingerprints.len() == addresses.len(),
             "{} fingerprints for {} servers: give one for all, or one each",
@@ -141,7 +142,7 @@ impl Target {
         let server = |(number, text): (usize, &&str)| -> Result<RmaServerAddress> {
             let found: Option<SocketAddr> = text.to_socket_addrs().ok().and_then(|mut all| all.next());
             let address =
-                found.with_context(|| format!("{text} is no host and TCP port, as 10.0.0.1:7471 is"))?;
+                found.with_context(|| format!("{text} is not a host and TCP port such as 10.0.0.1:7471"))?;
             let fingerprint = *fingerprints.get(number).unwrap_or(&fingerprints[0]);
             Ok(RmaServerAddress { pin: Pin { address, fingerprint }, credential: credential.clone() })
         };
@@ -149,7 +150,8 @@ impl Target {
     }
 }
 
-/// Calls a function with a session of the target's transport and design, and further arguments.
+/// Calls a function with a session that fits the target's transport and design, followed by further
+/// arguments.
 macro_rules! with_session {
     ($target:expr, $config:expr, $function:ident($($argument:expr),*)) => {
         match ($target.transport, $target.design) {

@@ -1,4 +1,4 @@
-//! `remora rma read|write|rekey|regions`.
+//! The client commands of `remora rma`: read, write, rekey and regions.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use serde_json::json;
 use super::rights_in_words;
 use super::target::Target;
 
-/// Bytes that are read or written at a time.
+/// Number of bytes that one operation reads or writes at most.
 const PIECE: usize = 1 << 20;
 
 /// Arguments of `remora rma read`.
@@ -31,16 +31,16 @@ pub struct ReadArgs {
     target: Target,
     #[command(flatten)]
     region: RegionArgs,
-    /// First byte.
+    /// Offset of the first byte in the region.
     #[arg(long, default_value_t = 0, value_parser = natural::<u64>)]
     offset: u64,
-    /// Bytes [default: to the end of the region].
+    /// Number of bytes to read [default: to the end of the region].
     #[arg(long, value_parser = natural::<u64>)]
     len: Option<u64>,
-    /// File to write them to; - is standard output.
+    /// File to write the bytes to; - is standard output.
     #[arg(long, default_value = "-")]
     file: PathBuf,
-    /// One JSON object; the bytes in base64.
+    /// Print one JSON object, with the bytes in base64.
     #[arg(long)]
     json: bool,
 }
@@ -55,16 +55,16 @@ pub struct WriteArgs {
     target: Target,
     #[command(flatten)]
     region: RegionArgs,
-    /// First byte.
+    /// Offset of the first byte in the region.
     #[arg(long, default_value_t = 0, value_parser = natural::<u64>)]
     offset: u64,
-    /// Bytes at most [default: all].
+    /// Maximum number of bytes to write [default: all bytes of the file].
     #[arg(long, value_parser = natural::<u64>)]
     len: Option<u64>,
-    /// File with the bytes; - is standard input.
+    /// File with the bytes to write; - is standard input.
     #[arg(long, default_value = "-")]
     file: PathBuf,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -79,11 +79,11 @@ pub struct RekeyArgs {
     target: Target,
     #[command(flatten)]
     region: RegionArgs,
-    /// File with the new key: 16 bytes, or 32 hexadecimal digits; nobody else may read it [default: a random
-    /// key].
+    /// File with the new key: 16 bytes or 32 hexadecimal digits. No other user may have read access
+    /// [default: a random key].
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -96,15 +96,15 @@ pub struct RekeyArgs {
 pub struct RegionsArgs {
     #[command(flatten)]
     target: Target,
-    /// One JSON object a region.
+    /// Print one JSON object per region.
     #[arg(long)]
     json: bool,
 }
 
-/// Which region.
+/// Option that selects a region.
 #[derive(Args, Clone, Debug)]
 struct RegionArgs {
-    /// Name or RegionId of the region [default: the only one].
+    /// Name or RegionId of the region [default: the only region of the server].
     #[arg(long)]
     region: Option<String>,
 }
@@ -129,7 +129,7 @@ impl RegionArgs {
     }
 }
 
-/// `remora rma read`.
+/// Runs `remora rma read`.
 pub fn read(args: &ReadArgs) -> Result<()> {
     let ReadArgs { offset, ref file, .. } = *args;
     let to_file = (file.as_os_str() != "-").then(|| Output::find(file)).transpose()?;
@@ -138,7 +138,7 @@ pub fn read(args: &ReadArgs) -> Result<()> {
     let len = args.len.unwrap_or_else(|| grant.len.saturating_sub(offset));
     let end = offset.checked_add(len).filter(|end| *end <= grant.len);
     if end.is_none() {
-        bail!("region {name} has {} bytes: {len} from {offset} on end beyond it", grant.len);
+        bail!("region {name} has {} bytes: {len} bytes from offset {offset} on exceed it", grant.len);
     }
     let streams = to_file.is_none() && !args.json;
     let mut kept = Vec::new();
@@ -164,7 +164,7 @@ pub fn read(args: &ReadArgs) -> Result<()> {
     Ok(())
 }
 
-/// `remora rma write`.
+/// Runs `remora rma write`.
 pub fn write(args: &WriteArgs) -> Result<()> {
     let mut session = args.target.session()?;
     let RegionGrant { name, .. } = args.region.of(&session)?;
@@ -183,14 +183,14 @@ pub fn write(args: &WriteArgs) -> Result<()> {
         session.write(&name, args.offset.saturating_add(done), &piece)?;
         done += piece.len() as u64;
     }
-    ensure!(done > 0, "{shown} is empty: nothing is written");
+    ensure!(done > 0, "nothing written: {shown} is empty");
     if args.json {
         print::line(json!({ "region": name, "offset": args.offset, "len": done }));
     }
     Ok(())
 }
 
-/// `remora rma rekey`.
+/// Runs `remora rma rekey`.
 pub fn rekey(args: &RekeyArgs) -> Result<()> {
     let key = match &args.key_file {
         Some(path) => key_of_file(path)?,
@@ -202,7 +202,7 @@ pub fn rekey(args: &RekeyArgs) -> Result<()> {
     if args.json {
         print::line(json!({ "region": name, "changed": true }));
     } else {
-        eprintln!("region {name} has another key");
+        eprintln!("region {name} has a new key");
     }
     Ok(())
 }
@@ -211,7 +211,7 @@ fn random_key() -> Result<RegionKey> {
     Ok(remora_host::random_key()?)
 }
 
-/// `remora rma regions`.
+/// Runs `remora rma regions`.
 pub fn regions(args: &RegionsArgs) -> Result<()> {
     let session = args.target.session()?;
     if args.json {

@@ -1,4 +1,5 @@
-//! `remora rma`: memory that others read and write by 1RMA, encrypted and without connections.
+//! `remora rma`: serves memory, and accesses the memory of others, by 1RMA: encrypted and without
+//! connections.
 
 mod client;
 mod credentials;
@@ -11,22 +12,22 @@ use clap::Subcommand;
 pub use serve::{IdentityArgs, rotate};
 pub use target::refuse_shm;
 
-/// Verbs of `remora rma`.
+/// Subcommands of `remora rma`.
 #[derive(Subcommand)]
 pub enum RmaCommand {
-    /// Expose memory, and grant it to clients.
+    /// Expose a region of memory and grant clients access to it.
     Serve(serve::Args),
     /// Read a region to standard output or a file.
     Read(client::ReadArgs),
     /// Write a region from standard input or a file.
     Write(client::WriteArgs),
-    /// Change the key of a region: all who have the old one must ask again.
+    /// Change the key of a region. Clients with the old key must request a new grant.
     Rekey(client::RekeyArgs),
-    /// List what the server grants.
+    /// List the regions that the server grants.
     Regions(client::RegionsArgs),
 }
 
-/// `remora rma`.
+/// Runs a subcommand of `remora rma`.
 pub fn run(command: RmaCommand) -> Result<()> {
     match command {
         RmaCommand::Serve(args) => serve::run(&args),
@@ -37,7 +38,7 @@ pub fn run(command: RmaCommand) -> Result<()> {
     }
 }
 
-/// The rights as the command line says them.
+/// Returns the rights as on the command line: `read`, `write`, `rekey`, separated by commas.
 fn rights_in_words(rights: remora_verbs::rma::Rights) -> String {
     let names: Vec<_> =
         serve::RIGHTS.iter().filter(|(_, one)| rights.contains(*one)).map(|(name, _)| *name).collect();

@@ -1,4 +1,4 @@
-//! `remora rma serve`.
+//! `remora rma serve`: exposes memory to clients of 1RMA.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
@@ -21,89 +21,94 @@ use super::credentials::Credentials;
 use super::rights_in_words;
 use super::target::open;
 
-/// The rights by name.
+/// The rights and their names on the command line.
 pub const RIGHTS: [(&str, Rights); 3] =
     [("read", Rights::READ), ("write", Rights::WRITE), ("rekey", Rights::REKEY)];
 
 fn right() -> impl clap::builder::TypedValueParser<Value = Rights> {
     let find = |text: String| RIGHTS.iter().find(|(name, _)| *name == text).map(|(_, right)| *right);
-    PossibleValuesParser::new(RIGHTS.map(|(name, _)| name)).try_map(move |text| find(text).ok_or("no right"))
+    PossibleValuesParser::new(RIGHTS.map(|(name, _)| name))
+        .try_map(move |text| find(text).ok_or("unknown right"))
 }
 
 /// Arguments of `remora rma serve`.
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     mut_arg("port", |port| port.default_value("udp")),
-    after_help = "Examples:\n  remora rma serve --credentials server.json &\n  remora rma read --credentials server.json --len 64\n  remora rma serve --address 10.0.0.1 --listen 10.0.0.1:7501 --size 64m --rights read,write --certificate server.pem --token-file token\n  remora rma serve --file table --rotate 60\n  remora rma serve --nicd /run/nic.sock\n  remora rma serve --admit 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n\nIt prints the fingerprint of its certificate and its token: clients need both. Whoever has the token can do what the rights say.\nWithout --certificate and --token-file both are new at each start."
+    after_help = "Examples:\n  remora rma serve --credentials server.json &\n  remora rma read --credentials server.json --len 64\n  remora rma serve --address 10.0.0.1 --listen 10.0.0.1:7501 --size 64m --rights read,write --certificate server.pem --token-file token\n  remora rma serve --file table --rotate 60\n  remora rma serve --nicd /run/nic.sock\n  remora rma serve --admit 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n\nThe server prints the fingerprint of its certificate and its token; clients need both. Every client with the token has the granted\nrights. Without --certificate and --token-file both are new at each start."
 )]
 pub struct Args {
     #[command(flatten)]
     nic: LentArgs,
-    /// TCP address for grants.
+    /// TCP address (IP:PORT) on which clients request grants.
     #[arg(long, default_value = "127.0.0.1:7501")]
     listen: SocketAddr,
     /// Name of the region.
     #[arg(long, default_value = "memory")]
     name: String,
-    /// Bytes of the region, with k, m or g for 2^10, 2^20 and 2^30 [default: those of the file, else 1m].
+    /// Size of the region in bytes, or with suffix k, m or g (2^10, 2^20, 2^30) [default: the size of the
+    /// file, or 1m].
     #[arg(long, value_parser = size)]
     size: Option<usize>,
-    /// File whose bytes the region begins with. It is read once, and never written.
+    /// File with the initial contents of the region. It is read once and never written [default: zeros].
     #[arg(long)]
     file: Option<PathBuf>,
-    /// What clients may do: read, write, rekey, with commas.
+    /// Rights of clients, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "read", value_parser = right())]
     rights: Vec<Rights>,
-    /// File with the region's key: 16 bytes, or 32 hexadecimal digits; nobody else may read it [default: a
-    /// random key].
+    /// File with the key of the region: 16 bytes or 32 hexadecimal digits. No other user may have read
+    /// access [default: a random key].
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     #[command(flatten)]
     identity: IdentityArgs,
-    /// File to write the address, the fingerprint and the token to; nobody else can read it. Clients take it
-    /// by their --credentials.
+    /// File to write the address, fingerprint and token to, for the --credentials option of clients. Only
+    /// this user can read it [default: none].
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
-    /// Address of an endpoint with counters for Prometheus and `remora top`.
+    /// Address (IP:PORT) of an endpoint with counters for Prometheus and `remora top` [default: none].
     #[arg(long)]
     metrics: Option<SocketAddr>,
-    /// End when the parent process does.
+    /// End when the parent process ends.
     #[arg(long, hide = true)]
     child: bool,
-    /// Say where it listens, its fingerprint, token and region as one JSON object.
+    /// Print the address, fingerprint, token and region as one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// Who a server is, whom it admits, and how often keys change.
+/// Options for the identity of a server, its clients, and the rotation of its keys.
 #[derive(clap::Args, Clone, Debug)]
 pub struct IdentityArgs {
-    /// PEM file with the server's certificate and private key, made if it is not there.
+    /// PEM file with the server's certificate and private key, created if it does not exist [default: a new
+    /// certificate at each start].
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// File with the token, made if it is not there.
+    /// File with the token, created if it does not exist [default: a new token at each start].
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Fingerprint of a client's certificate that is admitted; more by repeating it. Without --token-file
-    /// there is no token then.
+    /// Fingerprint of a client certificate to admit; may be given several times. Without --token-file the
+    /// server then has no token.
     #[arg(long, value_name = "FINGERPRINT")]
     admit: Vec<Fingerprint>,
-    /// Change the keys every so many seconds, and announce each new one to the clients that are connected.
+    /// Change the keys at this interval in seconds, and announce each new key to connected clients
+    /// [default: never].
     #[arg(long, value_name = "SECONDS", value_parser = whole::<u32>(1..=86400 * 365))]
     pub rotate: Option<u32>,
 }
 
 impl IdentityArgs {
-    /// Is any of them given?
+    /// Returns whether any of these options is given.
     pub fn is_given(&self) -> bool {
         let IdentityArgs { certificate, token_file, admit, rotate } = self;
         certificate.is_some() || token_file.is_some() || !admit.is_empty() || rotate.is_some()
     }
 
-    /// The certificate, and who is admitted: by a token unless certificates are listed alone.
+    /// Returns the server's certificate and the clients that it admits. It has a token unless `--admit` is
+    /// given without `--token-file`.
     ///
     /// # Errors
-    /// A file holds no certificate or token.
+    /// Fails if a file contains no valid certificate or token.
     pub fn options(&self) -> Result<GrantOptions> {
         let certificate = match &self.certificate {
             Some(path) => Certificate::at(path)?,
@@ -119,10 +124,10 @@ impl IdentityArgs {
     }
 }
 
-/// How long before a new key it is announced, at most.
+/// Maximum time between the announcement of a new key and the change.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// `remora rma serve`.
+/// Runs `remora rma serve`.
 pub fn run(args: &Args) -> Result<()> {
     if args.child {
         remora_options::ending::end_with_parent()?;
@@ -155,17 +160,17 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 impl Args {
-    /// The region, with what it begins with.
+    /// Returns the region with its initial contents.
     fn offer(&self, context: &Context, rights: Rights) -> Result<Offer> {
         let contents = match &self.file {
             Some(path) => std::fs::read(path).with_context(|| format!("opening {}", path.display()))?,
             None => Vec::new(),
         };
         let len = self.size.unwrap_or(if self.file.is_some() { contents.len() } else { 1 << 20 });
-        ensure!(len > 0, "the file is empty, and a region is not: say --size");
+        ensure!(len > 0, "the file is empty, but a region is not: give its size with --size");
         ensure!(
             contents.len() <= len,
-            "the file has {} bytes: give the region more by --size",
+            "the file has {} bytes, more than the region: increase --size",
             contents.len()
         );
         let key = self.key_file.as_deref().map(key_of_file).transpose()?;
@@ -220,10 +225,11 @@ impl Args {
     }
 }
 
-/// Changes keys again and again, each announced before, until it is told to end. None: it only waits.
+/// Changes the keys every `every` seconds, and announces each change before, until `told` becomes readable.
+/// If `every` is `None`, only waits for `told`.
 ///
 /// # Errors
-/// Those of `announce` and `change`.
+/// Fails if `announce` or `change` fails, or waiting fails.
 pub fn rotate(
     every: Option<u32>,
     told: &std::os::unix::net::UnixStream,

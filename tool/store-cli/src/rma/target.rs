@@ -1,4 +1,4 @@
-//! Which server a client of `remora rma` means, and who the client is.
+//! The options that select the server of a 1RMA client and the client's credential.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -13,40 +13,42 @@ use remora_verbs::{Context, Mode, PortKind};
 
 use super::credentials::Credentials;
 
-/// The server, and what admits this client.
+/// Options that select a server and the client's credential.
 #[derive(Args, Clone, Debug)]
 #[command(mut_arg("port", |port| port.default_value("udp")))]
 pub struct Target {
-    /// Host and TCP port of the server [default: those of --credentials, else 127.0.0.1:7501].
+    /// Host and TCP port of the server [default: the address in --credentials, or 127.0.0.1:7501].
     #[arg(long)]
     connect: Option<String>,
-    /// SHA-256 of the server's certificate, as the server printed it.
+    /// SHA-256 fingerprint of the server's certificate, as the server printed it [default: the one in
+    /// --credentials].
     #[arg(long, required_unless_present = "credentials")]
     fingerprint: Option<Fingerprint>,
     #[command(flatten)]
     credential: CredentialArgs,
-    /// Seconds for the hand-shake, and for each operation.
+    /// Time limit in seconds for the handshake, and for each operation.
     #[arg(long, default_value_t = 5, value_parser = whole::<u64>(1..=3600))]
     timeout: u64,
     #[command(flatten)]
     nic: LentArgs,
 }
 
-/// What admits this client: one of these.
+/// Options for the credential by which the server admits the client.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = true)]
 struct CredentialArgs {
-    /// File that `remora rma serve --credentials` wrote: the server's address, fingerprint and token.
+    /// File with the server's address, fingerprint and token, written by `remora rma serve --credentials`.
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
-    /// The server's token. Other users of this host see it in the list of processes: --token-file keeps it.
+    /// Token of the server. It is visible to other users of this host in the process list; --token-file is
+    /// not.
     #[arg(long, conflicts_with_all = ["token_file", "certificate"])]
     token: Option<Token>,
-    /// File with the server's token; nobody else may read it.
+    /// File with the token of the server; no other user may have read access.
     #[arg(long, value_name = "FILE", conflicts_with = "certificate")]
     token_file: Option<PathBuf>,
-    /// PEM file with this client's certificate and private key, made if it is not there. The server must
-    /// admit its fingerprint.
+    /// PEM file with the certificate and private key of this client, created if it does not exist. The
+    /// server must admit its fingerprint.
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
 }
@@ -60,15 +62,17 @@ impl CredentialArgs {
             (_, _, Some(path)) => Credential::Certificate(Certificate::at(path)?),
             _ => {
                 let token = given.and_then(|given| given.token.as_deref());
-                let token =
-                    token.context("this server admits certificates alone: name yours by --certificate")?;
+                let token = token.context(
+                    "this server admits clients by certificate only: give yours with --certificate",
+                )?;
                 Credential::Token(token.parse()?)
             }
         })
     }
 }
 
-/// Over `shm` both ends need a link first, which a queue pair makes.
+/// Refuses shared-memory ports. Over `shm` a 1RMA operation needs a link between both ends, which only a
+/// connected queue pair creates.
 pub fn refuse_shm(port: &PortArgs) -> Result<()> {
     ensure!(
         port.port != PortName::Shm,
@@ -77,7 +81,7 @@ pub fn refuse_shm(port: &PortArgs) -> Result<()> {
     Ok(())
 }
 
-/// Opens a NIC for 1RMA, or attaches to a daemon's. Its port is no shared memory here.
+/// Opens a NIC for 1RMA or attaches to a daemon's. Its port must not be shared memory.
 pub fn open(nic: &LentArgs, mode: Mode) -> Result<Context> {
     if nic.nicd.is_none() {
         refuse_shm(&nic.port)?;
@@ -97,7 +101,7 @@ pub fn open(nic: &LentArgs, mode: Mode) -> Result<Context> {
 }
 
 impl Target {
-    /// Gets this client's grants.
+    /// Connects to the server and requests the grants of this client.
     pub fn session(&self) -> Result<RmaSession> {
         let given = self.credential.credentials.as_deref().map(Credentials::of_file).transpose()?;
         let credential = self.credential.credential(given.as_ref())?;
@@ -105,11 +109,11 @@ impl Target {
         let server = server.unwrap_or("127.0.0.1:7501");
         let found: Option<SocketAddr> = server.to_socket_addrs().ok().and_then(|mut all| all.next());
         let address =
-            found.with_context(|| format!("{server} is no host and TCP port, as 10.0.0.1:7501 is"))?;
+            found.with_context(|| format!("{server} is not a host and TCP port such as 10.0.0.1:7501"))?;
         let fingerprint = match (self.fingerprint, &given) {
             (Some(fingerprint), _) => fingerprint,
             (None, Some(given)) => given.fingerprint.parse()?,
-            (None, None) => anyhow::bail!("--fingerprint or --credentials is needed"),
+            (None, None) => anyhow::bail!("no server certificate known: give --fingerprint or --credentials"),
         };
         let pin = Pin { address, fingerprint };
         let context = open(&self.nic, Mode::Inline)?;

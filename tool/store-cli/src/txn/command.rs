@@ -1,4 +1,4 @@
-//! `remora txn`.
+//! `remora txn`: the client commands of the transactional store.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,10 +15,10 @@ use remora_options::print;
 use remora_service::Error;
 use remora_service::txn::{Client, Session, Size, Step, Unfinished};
 
-/// `remora txn`.
+/// Subcommands of `remora txn`.
 #[derive(Subcommand)]
 pub enum TxnCommand {
-    /// Print what keys hold, all of the same moment, a line each.
+    /// Print the values of keys, read in one transaction, one on each line.
     #[command(
         after_help = "Examples:\n  remora txn get alice --shards 127.0.0.1:7491\n  remora txn get alice bob --shards 127.0.0.1:7491,127.0.0.1:7492"
     )]
@@ -27,11 +27,11 @@ pub enum TxnCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// The keys that are read.
+        /// Keys to read.
         #[arg(required = true)]
         keys: Vec<OsString>,
     },
-    /// Store values, all of them or none.
+    /// Store values under keys in one transaction: all of them or none.
     #[command(
         after_help = "Examples:\n  remora txn put alice 100 bob 100 --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn put colour blue --members shards.toml"
     )]
@@ -40,22 +40,22 @@ pub enum TxnCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// Keys and values in turn.
+        /// Keys and values in alternation.
         #[arg(required = true, num_args = 2.., value_names = ["KEY", "VALUE"])]
         pairs: Vec<OsString>,
     },
-    /// Remove keys, all of them or none.
+    /// Remove keys in one transaction: all of them or none.
     #[command(after_help = "Example:\n  remora txn delete alice bob --shards 127.0.0.1:7491,127.0.0.1:7492")]
     Delete {
         #[command(flatten)]
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// The keys that are removed.
+        /// Keys to remove.
         #[arg(required = true)]
         keys: Vec<OsString>,
     },
-    /// Add to numbers, to all of them or none; a key that is absent is 0. Prints what they are then.
+    /// Add numbers to the values of keys in one transaction, and print the sums. An absent key counts as 0.
     #[command(
         after_help = "Examples:\n  remora txn add alice -5 bob 5 --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn add visits 1 --times 1000 --members shards.toml"
     )]
@@ -64,15 +64,15 @@ pub enum TxnCommand {
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// Keys and numbers in turn; each number is added to its key.
+        /// Keys and numbers in alternation; each number is added to the value of the key before it.
         #[arg(required = true, num_args = 2.., value_names = ["KEY", "NUMBER"], allow_negative_numbers = true)]
         pairs: Vec<OsString>,
-        /// So often, a transaction each time.
+        /// Number of times to repeat the additions, each time in its own transaction.
         #[arg(long, default_value_t = 1, value_parser = natural::<u64>)]
         times: u64,
     },
-    /// Take BEGIN, GET key, PUT key value, DELETE key, COMMIT and ABORT from standard input, and answer each
-    /// line by one.
+    /// Execute transactions from standard input: BEGIN, GET key, PUT key value, DELETE key, COMMIT and
+    /// ABORT. Each line is answered by one line.
     #[command(
         after_help = "Examples:\n  remora txn shell --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn shell --members etcd://127.0.0.1:2379/shards < transfers"
     )]
@@ -82,10 +82,10 @@ pub enum TxnCommand {
     },
 }
 
-/// Keys of a transaction that this client holds.
+/// Maximum number of keys in a transaction of this client.
 pub const MAX_KEYS: u32 = 64;
 
-/// `remora txn`.
+/// Runs a subcommand of `remora txn`.
 pub fn run(command: TxnCommand) -> Result<()> {
     match command {
         TxnCommand::Get { target, words, keys } => get(&target, &all(&words, &keys)?),
@@ -103,22 +103,22 @@ fn talk(target: &Target) -> Result<Client> {
     Ok(Client::new(session.map_err(|error| start_shard(error, &shards))?))
 }
 
-/// Lines of values; a backslash stands before what would break one.
+/// Prints one value on each line. Control characters and backslashes are escaped.
 fn show(values: impl IntoIterator<Item = Vec<u8>>) {
     for value in values {
         print::bytes(&[&escape(&value)[..], b"\n"].concat());
     }
 }
 
-/// The bytes of keys.
+/// Returns the bytes of the keys.
 fn all(words: &KeyWords, keys: &[OsString]) -> Result<Vec<Vec<u8>>> {
     keys.iter().map(|key| words.bytes(key)).collect()
 }
 
-/// Keys with what belongs to them.
+/// Splits alternating arguments into keys and the values or numbers after them.
 fn in_turn(words: &KeyWords, pairs: &[OsString]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let (pairs, rest) = pairs.as_chunks::<2>();
-    ensure!(rest.is_empty(), "{:?} has nothing behind it: name keys and values in turn", rest[0]);
+    ensure!(rest.is_empty(), "{:?} has no value: give keys and values in alternation", rest[0]);
     pairs.iter().map(|[key, value]| Ok((words.bytes(key)?, value.as_bytes().to_vec()))).collect()
 }
 
@@ -145,7 +145,7 @@ fn delete(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
     Ok(talk.close()?)
 }
 
-/// The number that a key holds.
+/// Returns the number in the value of a key, or 0 if the key is absent.
 fn number(talk: &mut Client, key: &[u8]) -> Step<i64> {
     let Some(value) = talk.get(key)? else { return Ok(0) };
     let number = std::str::from_utf8(&value).ok().and_then(|text| text.trim().parse().ok());
@@ -156,8 +156,9 @@ fn number(talk: &mut Client, key: &[u8]) -> Step<i64> {
 fn add(target: &Target, pairs: &[(Vec<u8>, Vec<u8>)], times: u64) -> Result<()> {
     let addend = |(key, text): &(Vec<u8>, Vec<u8>)| {
         let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        let number: i64 =
-            number.with_context(|| format!("{:?} is no number to add to {}", shown(text), shown(key)))?;
+        let number: i64 = number.with_context(|| {
+            format!("{:?} is not a number; it cannot be added to {}", shown(text), shown(key))
+        })?;
         Ok((key.clone(), number))
     };
     let addends = pairs.iter().map(addend).collect::<Result<Vec<(Vec<u8>, i64)>>>()?;

@@ -1,31 +1,32 @@
-//! A line of `remora txn shell`: what may stand in it.
+//! Parses the lines of `remora txn shell`.
 
 use remora_options::escape::{escape, unescape};
 
-/// What a line asks for.
+/// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A transaction begins.
+    /// Begins a transaction.
     Begin,
-    /// What a key holds.
+    /// Reads the value of this key.
     Get(Vec<u8>),
-    /// It is to hold this.
+    /// Stores the value (second field) under the key (first field).
     Put(Vec<u8>, Vec<u8>),
-    /// It is to be absent.
+    /// Removes this key.
     Delete(Vec<u8>),
-    /// The transaction is to happen.
+    /// Commits the transaction.
     Commit,
-    /// It is not.
+    /// Aborts the transaction.
     Abort,
 }
 
-/// What there is to say.
+/// Syntax of all commands, for messages.
 pub const VERBS: &str = "BEGIN, GET key, PUT key value, DELETE key, COMMIT, ABORT";
 
-/// Reads a line without its end. None: it is empty, or a comment behind `#`.
+/// Parses a line without its line end. Returns `None` for an empty line and for a comment that begins with
+/// `#`.
 ///
 /// # Errors
-/// What is wrong with it, and what would be right.
+/// Returns a message that names the mistake and the correct form.
 pub fn parse(line: &[u8]) -> Result<Option<Line>, String> {
     let line = line.trim_ascii_start();
     let (verb, rest) = word(line);
@@ -42,18 +43,18 @@ pub fn parse(line: &[u8]) -> Result<Option<Line>, String> {
             let (key, value) = word(rest.unwrap_or_default());
             match value {
                 Some(value) if !key.is_empty() => Line::Put(unescape(key)?, unescape(value)?),
-                _ => return Err("PUT wants a key and a value: PUT key value".to_owned()),
+                _ => return Err("PUT needs a key and a value: PUT key value".to_owned()),
             }
         }
         _ => {
             let verb = String::from_utf8_lossy(&escape(verb)).into_owned();
-            return Err(format!("there is no command {verb}: there are {VERBS}"));
+            return Err(format!("unknown command {verb}; commands: {VERBS}"));
         }
     };
     Ok(Some(line))
 }
 
-/// What stands before the first space or tab; and behind that one byte, if there is one.
+/// Splits a line at its first space or tab. The second part is `None` if there is no such separator.
 fn word(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     match line.iter().position(|byte| matches!(byte, b' ' | b'\t')) {
         Some(end) => (&line[..end], Some(&line[end + 1..])),
@@ -64,7 +65,7 @@ fn word(line: &[u8]) -> (&[u8], Option<&[u8]>) {
 fn alone(verb: &str, rest: Option<&[u8]>, line: Line) -> Result<Line, String> {
     match rest.is_none_or(|rest| rest.trim_ascii().is_empty()) {
         true => Ok(line),
-        false => Err(format!("{verb} stands alone")),
+        false => Err(format!("{verb} takes no arguments")),
     }
 }
 
@@ -72,7 +73,7 @@ fn only_key(verb: &str, rest: Option<&[u8]>) -> Result<Vec<u8>, String> {
     let key = rest.unwrap_or_default().trim_ascii();
     match !key.is_empty() && word(key).1.is_none() {
         true => unescape(key),
-        false => Err(format!("{verb} wants one key: {verb} key")),
+        false => Err(format!("{verb} needs one key: {verb} key")),
     }
 }
 
@@ -114,11 +115,11 @@ mod tests {
             ("DELETE ", "DELETE key"),
             ("PUT a", "PUT key value"),
             ("PUT  a", "PUT key value"),
-            ("COMMIT now", "stands alone"),
+            ("COMMIT now", "takes no arguments"),
             ("SELECT 1", "BEGIN, GET key"),
-            ("GET \\q", "a backslash is written"),
+            ("GET \\q", "for a backslash"),
             ("GET \\xg0", "hexadecimal"),
-            ("GET \\", "a backslash is written"),
+            ("GET \\", "for a backslash"),
         ];
         for (text, words) in wrong {
             let error = parse(text.as_bytes()).unwrap_err();

@@ -1,9 +1,9 @@
-//! `remora serve txn` and `remora txn`: transactions over the keys of several shards.
+//! `remora serve txn` and `remora txn`: shards and clients of the transactional store.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `command.rs`, `shell.rs`, `line.rs` | what people and scripts use |
-//! | `serve.rs` | a shard |
+//! | `command.rs`, `shell.rs`, `line.rs` | the client commands |
+//! | `serve.rs` | the server of a shard |
 
 pub(crate) mod command;
 mod line;

@@ -1,4 +1,4 @@
-//! `remora serve txn`: one shard.
+//! `remora serve txn`: serves one shard of a transactional store.
 
 use std::net::SocketAddr;
 
@@ -16,42 +16,42 @@ use remora_service::txn::{self, MOST_SHARDS, ShardConfig, ShardId};
 /// Arguments of `remora serve txn`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora serve txn\n  remora serve txn --shard 0 --shards 2 --listen 127.0.0.1:7491\n  remora serve txn --shard 1 --shards 2 --listen 127.0.0.1:7492\n  remora serve txn --design farm --port udp --address 10.0.0.1 --listen 10.0.0.1:7491\n\nStart all shards of a store with the same words but --shard and --listen. A shard begins empty, so one that ended takes its\nkeys with it, and all begin anew: docs/guides/transactions.md says why."
+    after_help = "Examples:\n  remora serve txn\n  remora serve txn --shard 0 --shards 2 --listen 127.0.0.1:7491\n  remora serve txn --shard 1 --shards 2 --listen 127.0.0.1:7492\n  remora serve txn --design farm --port udp --address 10.0.0.1 --listen 10.0.0.1:7491\n\nStart all shards of a store with the same options except --shard and --listen. A shard starts empty: if one ends, its keys are lost, and\nall shards must be started again. docs/guides/transactions.md explains why."
 )]
 pub struct ServeArgs {
-    /// Design of the store; all shards have the same.
+    /// Design of the store; it must be the same for all shards.
     #[arg(long, default_value = "prism-tx", value_parser = designs::txn())]
     pub design: Design,
-    /// Number of this shard in its store, from 0.
+    /// Number of this shard in its store, counted from 0.
     #[arg(long, default_value_t = 0, value_parser = whole::<u32>(0..=MOST_SHARDS as u32 - 1))]
     pub shard: u32,
-    /// How many shards there are.
+    /// Number of shards in the store.
     #[arg(long, default_value_t = 1, value_parser = whole::<u32>(1..=MOST_SHARDS as u32))]
     pub shards: u32,
     #[command(flatten)]
     pub port: PortArgs,
-    /// TCP address for the set-up of connections.
+    /// TCP address (IP:PORT) on which clients set up their connections.
     #[arg(long, default_value = "127.0.0.1:7491")]
     pub listen: SocketAddr,
-    /// Keys that this shard may have, those included that were deleted.
+    /// Number of keys that this shard has space for, including deleted ones.
     #[arg(long, default_value_t = 10_000, value_parser = whole::<u64>(1..=1 << 24))]
     pub keys: u64,
-    /// Slots of its table [default: twice as many].
+    /// Number of slots in the hash table [default: twice --keys].
     #[arg(long, value_parser = whole::<u64>(1..=1 << 26))]
     pub slots: Option<u64>,
-    /// Longest key, in bytes.
+    /// Maximum length of a key in bytes.
     #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=4096))]
     pub key_len: u32,
-    /// Longest value, in bytes.
+    /// Maximum length of a value in bytes.
     #[arg(long, default_value_t = 1024, value_parser = whole::<u32>(1..=1 << 20))]
     pub value_len: u32,
-    /// Keys of a transaction, over all shards.
+    /// Maximum number of keys in a transaction, over all shards.
     #[arg(long, default_value_t = 16, value_parser = whole::<u32>(1..=64))]
     pub max_keys: u32,
-    /// Transactions of a client at a time.
+    /// Maximum number of transactions that a client has in progress.
     #[arg(long, default_value_t = 16, value_parser = whole::<u32>(1..=64))]
     pub window: u32,
-    /// Clients that may be connected at a time.
+    /// Clients that may be connected at the same time.
     #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=1024))]
     pub clients: u32,
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// How large the shard is.
+    /// Returns the size of the shard.
     fn shard(&self) -> ShardConfig {
         let ServeArgs { shard, shards, keys, max_keys, window, clients, .. } = *self;
         ShardConfig {
@@ -72,7 +72,7 @@ impl ServeArgs {
     }
 }
 
-/// `remora serve txn`.
+/// Runs `remora serve txn`.
 pub fn run(args: &ServeArgs) -> Result<()> {
     let ServeArgs { shard, shards, .. } = *args;
     ensure!(shard < shards, "there is no shard {shard} of {shards}: shards are counted from 0");

@@ -1,4 +1,4 @@
-//! Where the shards are: as the command line says it, or as a map does.
+//! The options that name the shards of a transactional store.
 
 use std::net::SocketAddr;
 
@@ -8,24 +8,25 @@ use remora_members::Source;
 
 use remora_service::txn::MOST_SHARDS;
 
-/// Which shards.
+/// Options that name the shards.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
 pub struct ServersArgs {
-    /// Where the shards listen, all of them in the order of their numbers, with commas between.
+    /// Addresses of all shards, separated by commas, in the order of their numbers.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     shards: Vec<SocketAddr>,
-    /// Map of the shards, a server each: a TOML file, or etcd://HOST:2379/KEY, which is asked over plain HTTP
-    /// without a user.
+    /// Map of the shards with one server each: a TOML file, or etcd://HOST:2379/KEY, which is read over
+    /// plain HTTP without authentication.
     #[arg(long, value_name = "SOURCE")]
     members: Option<Source>,
 }
 
 impl ServersArgs {
-    /// Their addresses, by number. A map is read once: a shard that moved has left its memory behind.
+    /// Returns the addresses of the shards, in the order of their numbers. A map is read only once: a shard
+    /// that moves to another server loses its contents.
     ///
     /// # Errors
-    /// There is no map, or too many shards.
+    /// Fails if the map cannot be read, a shard has several servers, or there are too many shards.
     pub fn find(&self) -> Result<Vec<SocketAddr>> {
         let addresses = match &self.members {
             None => self.shards.clone(),
@@ -38,7 +39,7 @@ impl ServersArgs {
                     let other = servers.next().map(|server| &server.name);
                     ensure!(
                         other.is_none(),
-                        "{source} has two servers of shard {shard}, {:?} and {:?}: transactions have one",
+                        "{source} has two servers of shard {shard}, {:?} and {:?}: a transactional store has one per shard",
                         first.name,
                         other.context("the other")?
                     );
@@ -48,7 +49,7 @@ impl ServersArgs {
             }
         };
         let count = addresses.len();
-        ensure!(count <= MOST_SHARDS, "{count} shards are more than the {MOST_SHARDS} of a store");
+        ensure!(count <= MOST_SHARDS, "{count} shards exceed the maximum of {MOST_SHARDS}");
         Ok(addresses)
     }
 }

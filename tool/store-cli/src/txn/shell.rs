@@ -1,4 +1,4 @@
-//! `remora txn shell`: a transaction as lines of standard input, each answered by one line.
+//! `remora txn shell`: executes transactions from standard input and answers each line by one line.
 
 use std::io::{ErrorKind, IsTerminal};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -13,27 +13,27 @@ use remora_options::escape::escape;
 use remora_options::print;
 use remora_service::txn::{Client, Step, Unfinished, explain};
 
-/// Time between two looks for messages of the shards while nobody types.
+/// Interval at which messages of the shards are processed while no line arrives.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long shards wait for a transaction that stands still before it is given up; they end its client after
-/// five seconds.
+/// Time that shards may wait for an idle open transaction before the shell aborts it. The shards disconnect
+/// the client after five seconds.
 const STANDS_STILL: Duration = Duration::from_secs(2);
 
-/// A session.
+/// State of the shell.
 struct Shell {
     talk: Client,
-    /// Since when the shards wait for the open transaction.
+    /// Time since which the shards have been waiting for the open transaction to end.
     awaited: Option<Instant>,
-    /// It was given up because they did.
+    /// True if the transaction was aborted because the shards were waiting for it.
     given_up: bool,
-    /// Lines that were answered with an error, or an abort that nobody asked for.
+    /// Number of lines that were answered with an error, or with an abort that was not requested.
     bad: u64,
 }
 
-/// Reads lines to the end of standard input.
+/// Executes lines until standard input ends.
 ///
 /// # Errors
-/// The shards are gone; or, unless a person types, a line did not do what it says.
+/// Fails if the shards do not answer, or if a line failed and standard input is not a terminal.
 pub fn run(talk: Client) -> Result<()> {
     let person = std::io::stdin().is_terminal();
     let lines = lines::of_input()?;
@@ -59,18 +59,18 @@ pub fn run(talk: Client) -> Result<()> {
         print::bytes(&[&answer[..], b"\n"].concat());
     }
     if shell.talk.is_open() {
-        // Nobody is left to commit it.
+        // The input has ended, so the open transaction can no longer be committed.
         let _ = shell.talk.abort();
     }
     shell.talk.close()?;
     if shell.bad > 0 && !person {
-        bail!("{} lines did not do what they say: their answers begin with ERROR or ABORTED", shell.bad);
+        bail!("{} lines failed: their answers begin with ERROR or ABORTED", shell.bad);
     }
     Ok(())
 }
 
 impl Shell {
-    /// The next line; None at the end.
+    /// Returns the next line, or `None` at the end of the input.
     fn next(&mut self, lines: &Receiver<lines::Line>) -> Result<Option<lines::Line>> {
         loop {
             match lines.recv_timeout(LOOK_EVERY) {
@@ -81,8 +81,8 @@ impl Shell {
         }
     }
 
-    /// While nobody types: a shard that cleans up behind a dead client waits for all transactions that were
-    /// open then.
+    /// Processes messages of the shards while no line arrives. A shard that removes the locks of a dead
+    /// client waits for all transactions that were open at that time, including this one.
     fn look(&mut self) -> Result<()> {
         let awaited = sound(self.talk.idle())?;
         self.awaited = if awaited { self.awaited.or_else(|| Some(Instant::now())) } else { None };
@@ -103,7 +103,7 @@ impl Shell {
         format!("ABORTED {words}").into_bytes()
     }
 
-    /// Does what a line says.
+    /// Executes a line and returns its answer.
     fn answer(&mut self, line: Line) -> Result<Vec<u8>> {
         if line == Line::Begin {
             return self.begin();
@@ -152,7 +152,7 @@ impl Shell {
     }
 }
 
-/// A step that can only fail because the shards are gone.
+/// Returns the result of a step that can only fail because the shards do not answer.
 fn sound<T>(step: Step<T>) -> Result<T> {
     step.map_err(|trouble| match trouble {
         Unfinished::Lost(error) => error.into(),

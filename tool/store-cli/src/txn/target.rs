@@ -1,11 +1,11 @@
-//! The store that a command is for.
+//! The options that select the store of a client command.
 
 use clap::Args;
 
 use super::servers::ServersArgs;
 use remora_options::device::PortArgs;
 
-/// Which store.
+/// Options that select a transactional store and the NIC.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! Who comes to a server and who goes: strangers that say nothing hold up nobody, places come back at once,
-//! and a client waits its turn.
+//! Clients that connect to a server and leave it: silent connections delay nobody, places become free at
+//! once, and a client waits for a free place.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use crate::running::{Ended, Lender, Scratch, Server, command, finish, free_addresses, part_of, remora};
 
-/// What a client sends to begin with, to whoever listens at the address that its words name.
+/// Returns the first message of a client. `words` gets the address of a listener and returns the arguments
+/// that make the client connect there.
 #[track_caller]
 pub fn first_message(words: impl FnOnce(&str) -> Vec<String>) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -30,20 +31,20 @@ pub fn first_message(words: impl FnOnce(&str) -> Vec<String>) -> Vec<u8> {
     message
 }
 
-/// A command whose words nobody reads.
+/// Starts a command and discards its output.
 fn quiet(words: &[&str]) -> Child {
     let mut command = command(words);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary")
 }
 
-/// Connections that say this and then nothing. Who is hung up on comes again.
+/// Connections that send `words` and then nothing. A connection that the server closes is opened again.
 pub struct Silent {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Silent {
-    /// All of them are there when this returns.
+    /// Opens `count` connections and returns when all of them are connected.
     #[track_caller]
     pub fn at(address: &str, count: usize, words: &[u8]) -> Silent {
         let (over, ready) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -54,8 +55,8 @@ impl Silent {
             while !ends.load(Ordering::Relaxed) {
                 all.iter_mut().for_each(|one| stay(one, &address, &words));
                 connected.store(count, Ordering::Relaxed);
-                // Who comes again at once, a thousand at a time, takes the machine's time and not the
-                // server's.
+                // Thousands of immediate reconnections would load the machine, and thereby the test, more
+                // than the server.
                 std::thread::sleep(Duration::from_millis(250));
             }
         });
@@ -90,10 +91,10 @@ impl Drop for Silent {
     }
 }
 
-/// Pairs to load: a client at work for a while.
+/// Pairs to load, which keep a client busy for a while.
 struct Pairs {
     file: Scratch,
-    /// What is said of them when they are stored.
+    /// Output of a client that has stored all pairs.
     stored: String,
 }
 
@@ -104,8 +105,8 @@ fn pairs() -> Pairs {
     Pairs { file: Scratch::new(lines.as_bytes()), stored: format!("{count} keys stored, 0 lines left out\n") }
 }
 
-/// A client at work finishes, and newcomers are served, beside strangers that say nothing at all, and beside
-/// some that ask to be connected and then say nothing.
+/// Checks that a busy client finishes and new clients are served, beside connections that send nothing and
+/// connections that send only their first message.
 #[track_caller]
 fn holds_up_nobody(design: &str, port: &str) {
     holds_up_nobody_at(&Server::start(design, port, &[]), design, port);
@@ -180,7 +181,7 @@ fn silent_connections_hold_up_no_replica_of_blocks() {
             command.args(["--design", design, "--new"]);
             command
         };
-        // Also while the replicas of a new store look for each other.
+        // The same holds while the replicas of a new store wait for each other.
         let early = Server::spawn(replica(0), design, "shm");
         while TcpStream::connect(&servers[0]).is_err() {
             std::thread::sleep(Duration::from_millis(5));
@@ -265,7 +266,7 @@ fn clients_killed_while_they_connect_over_shm_silence_nobody() {
     assert_eq!(server.kv("get", &["key"]).good(), "value\n");
 }
 
-/// So many `kv get`, so many at a time: every one is served.
+/// Runs `count` calls of `kv get`, `together` at the same time, and checks that every one is served.
 #[track_caller]
 fn all_are_served(server: &Server, count: usize, together: usize) {
     server.kv("put", &["colour", "blue"]).good();
@@ -299,7 +300,7 @@ fn of_500_gets_one_after_another_none_is_refused() {
     all_are_served(&Server::start("farm", "shm", &[]), part_of(500) as usize, 1);
 }
 
-/// A client that has a place until it is killed.
+/// A client that occupies a place until it is killed.
 struct Staying(Child);
 
 impl Staying {
@@ -320,7 +321,7 @@ impl Drop for Staying {
     }
 }
 
-/// Until somebody else has the last place.
+/// Repeats a GET until it is refused because another client has the last place.
 #[track_caller]
 fn refused(server: &Server) -> Ended {
     for _ in 0..100 {
@@ -339,7 +340,7 @@ fn full_is_said_and_a_turn_comes(design: &str, port: &str) {
     let mut staying = Staying::at(&server, &history);
     let full = refused(&server);
     full.one_line("server full: 1 of 1 clients: try again when one has ended, or start the server with more");
-    // One that waits has its turn when the other is killed.
+    // A client that waits is served once the other one is killed.
     let mut waiting = command(&server.words("put", &["colour", "blue"]));
     let waits = std::thread::spawn(move || finish(&mut waiting));
     std::thread::sleep(Duration::from_millis(500));

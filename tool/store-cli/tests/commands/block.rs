@@ -1,4 +1,4 @@
-//! Replicated blocks as a person uses them: three processes, of which one is killed.
+//! Replicated blocks on the command line: three replica processes, of which one is killed.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use crate::running::{Ended, Scratch, Server, command, finish, free_addresses, remora};
 
-/// A store of three.
+/// A store with three replicas.
 struct Replicas {
     alive: Vec<Server>,
     servers: String,
     port: String,
 }
 
-/// What starts a replica of three.
+/// Returns the command that starts one of three replicas.
 fn replica(design: &str, port: &str, number: usize, servers: &str, more: &[&str]) -> Command {
     let number = number.to_string();
     let words = ["serve", "block", "--servers", servers, "--blocks", "16", "--replica", &number];
@@ -32,14 +32,14 @@ impl Replicas {
         Replicas { alive, servers, port: port.to_owned() }
     }
 
-    /// `remora block` with these words.
+    /// Runs `remora block` with these arguments.
     #[track_caller]
     fn block(&self, words: &[&str]) -> Ended {
         let all = [&["block"], words, &["--servers", &self.servers, "--port", &self.port]].concat();
         remora(&all)
     }
 
-    /// Kills the one that was started first of those that live.
+    /// Kills the replica that was started first among the live ones.
     fn kill(&mut self) {
         self.alive.remove(0);
     }
@@ -119,7 +119,7 @@ fn clients_that_left_make_room_for_others() {
 fn what_is_wrong_is_said_in_one_line() {
     let replicas = Replicas::start("prism-rs", "shm", &["--block-len", "512"]);
     replicas.block(&["read", "16"]).one_line("there is no block 16: there are 16");
-    replicas.block(&["write", "0", &"x".repeat(513)]).one_line("more than the 512 bytes of a block");
+    replicas.block(&["write", "0", &"x".repeat(513)]).one_line("longer than a block of 512 bytes");
     let [a, b, c] = [0, 1, 2].map(|at| replicas.alive[at].address.as_str());
     let read = |servers: &str| remora(&["block", "read", "0", "--servers", servers]);
     read(&format!("{a},{b}")).one_line("1, 3, 5 or 7 replicas, not 2");
@@ -151,11 +151,11 @@ fn what_is_wrong_is_said_in_one_line() {
     serve("3", &replicas.servers).one_line("there is no replica 3 among 3");
 }
 
-/// The rows of a short run.
+/// Returns the rows of a short benchmark run, or `None` if it needs root.
 #[track_caller]
 fn bench(port: &str, more: &[&str]) -> Option<Vec<serde_json::Value>> {
     let words = ["bench", "block", "--port", port, "--rounds", "1", "--blocks", "256", "--clients", "8"];
-    // A tenth of a round shows as well that everything runs.
+    // A tenth of the usual number of operations is enough to run everything.
     let ended = remora(&[words.as_slice(), &["--operations", "2000", "--json"], more].concat());
     if ended.err.contains("which needs root") {
         let _ =
@@ -176,16 +176,17 @@ fn whole_over(port: &str) {
     let Some(rows) = bench(port, &["--no-rivals"]) else { return };
     for keys in ["uniform", "zipf-0.99"] {
         let trips = |design: &str| value(&rows, &format!("{port}/{design}/512/{keys}"), "round_trips");
-        // Half of them writes: two round trips and one, four and three. More where replicas differ, or a slow
-        // one is waited for in vain.
+        // Half of the operations are writes. PRISM-RS needs two round trips for a write and one for a read,
+        // ABDLOCK four and three. There are more if replicas differ, or if the client waits in vain for a
+        // slow replica.
         assert!((1.4..2.1).contains(&trips("prism-rs")), "{rows:?}");
         assert!(trips("abdlock") >= 3.0, "{rows:?}");
         for metric in ["latency_p50", "latency_p99", "rate"] {
             assert!(value(&rows, &format!("{port}/prism-rs/512/{keys}"), metric) > 0.0);
         }
     }
-    // The baseline is judged by its floor, and PRISM-RS by the baseline; the crowd's median by that with
-    // uniform keys.
+    // The baseline is compared with its floor, PRISM-RS with the baseline, and the median with many clients
+    // with the one for uniform keys.
     let judged = |case: &str, baseline: &str| {
         rows.iter().any(|row| row["case"] == case && row["baseline"] == baseline && row["holds"].is_boolean())
     };

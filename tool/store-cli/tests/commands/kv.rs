@@ -1,4 +1,4 @@
-//! Each design over each port, used from the command line.
+//! Each key-value design over each port, used from the command line.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -105,7 +105,7 @@ fn a_value_longer_than_the_server_takes_is_refused_and_the_next_is_taken() {
     assert_eq!(server.kv("get", &["key"]).good().trim_end(), &long[..1000]);
 }
 
-/// `remora kv VERB`, which waits until the server has a place for this client.
+/// Runs `remora kv VERB` and repeats it until the server has a place for this client.
 #[track_caller]
 fn when_there_is_room(server: &Server, verb: &str, rest: &[&str]) -> String {
     server.kv(verb, rest).good()

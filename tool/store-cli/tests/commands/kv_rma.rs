@@ -1,4 +1,4 @@
-//! `remora serve kv` and `remora kv` over 1RMA and IRN: each server a process of its own.
+//! `remora serve kv` and `remora kv` over 1RMA and IRN. Each server is a process of its own.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -42,7 +42,7 @@ impl RmaServer {
         RmaServer { child, address, fingerprint, token }
     }
 
-    /// `remora kv VERB` at this server, with its token.
+    /// Runs `remora kv VERB` against this server, with its token.
     #[track_caller]
     fn kv(&self, verb: &str, more: &[&str]) -> Ended {
         remora(&[&["kv", verb][..], &self.words(), more].concat())
@@ -62,7 +62,7 @@ impl RmaServer {
         RmaServerAddress { pin, credential: Credential::Token(self.token.parse().expect("a token")) }
     }
 
-    /// As `kill -9` does.
+    /// Kills the server with SIGKILL.
     fn kill(&mut self) {
         self.child.kill().expect("a child");
     }
@@ -120,19 +120,21 @@ fn who_cannot_be_served_gets_one_line() {
     with(ZEROS, &server.token, &[]).one_line("has another fingerprint: take the one that the server printed");
     with(&server.fingerprint, ZEROS, &[]).one_line("take the token that it printed");
     with(&server.fingerprint, &server.token, &["--port", "shm"]).one_line("use --port udp");
-    with(&server.fingerprint, &server.token, &["--design", "pilaf"]).one_line("1RMA serves design farm");
+    with(&server.fingerprint, &server.token, &["--design", "pilaf"]).one_line("supports only design farm");
     let free = free_addresses(1);
     let words = ["kv", "get", "--transport", "rma", "--fingerprint", ZEROS, "--connect"];
     remora(&[&words[..], &[&free[0], "--token", ZEROS, "key"]].concat())
         .one_line("start one with `remora serve kv --transport rma");
-    remora(&["kv", "get", "--transport", "rma", "key"]).one_line("needs the server's --fingerprint");
-    remora(&[&words[..6], &["key"]].concat()).one_line("needs --token, --token-file or --certificate");
-    remora(&["kv", "get", "--fingerprint", ZEROS, "key"]).one_line("--fingerprint is for --transport rma");
-    remora(&["serve", "kv", "--rotate", "1"]).one_line("are for --transport rma");
-    remora(&["serve", "kv", "--transport", "rma", "--design", "prism"]).one_line("1RMA serves design farm");
+    remora(&["kv", "get", "--transport", "rma", "key"])
+        .one_line("needs --fingerprint, which the server printed");
+    remora(&[&words[..6], &["key"]].concat())
+        .one_line("needs --token (printed by the server), --token-file or --certificate");
+    remora(&["kv", "get", "--fingerprint", ZEROS, "key"]).one_line("--fingerprint needs --transport rma");
+    remora(&["serve", "kv", "--rotate", "1"]).one_line("need --transport rma");
+    remora(&["serve", "kv", "--transport", "rma", "--design", "prism"]).one_line("supports only design farm");
     remora(&["serve", "kv", "--transport", "rma", "--port", "shm"]).one_line("use --port udp");
     remora(&["serve", "kv", "--transport", "tcp"]).bad_arguments("--transport");
-    // A server of queue pairs says nothing of TLS.
+    // A server of queue pairs does not speak TLS.
     let rc = Server::start("farm", "udp", &[]);
     let words = ["kv", "get", "--transport", "rma", "--fingerprint", ZEROS, "--token", ZEROS, "--connect"];
     let ended = remora(&[&words[..], &[&rc.address, "key"]].concat());
@@ -155,7 +157,7 @@ fn session(servers: &[&RmaServer]) -> RmaSession {
     RmaSession::connect(&nic, &servers, ClientConfig::default()).expect("a session")
 }
 
-/// `kill -9` of one of two servers while a client reads from it.
+/// Kills one of two servers while a client reads from it.
 #[test]
 fn one_of_two_servers_is_killed_under_load_and_no_get_fails() {
     const RECORDS: u64 = 100;
@@ -199,7 +201,7 @@ fn the_bench_puts_three_transports_beside_each_other() {
     remora(&["bench", "kv", "--transport", "rma", "--port", "shm"]).one_line("choose --port udp");
 }
 
-/// All that passes the loopback interface, if this process may see it.
+/// Captures the loopback interface, if this process may, and searches all packets.
 #[test]
 fn tshark_sees_no_key_and_no_value_on_the_whole_interface() {
     const NAME: &str = "a-name-that-nobody-else-may-read";
@@ -223,7 +225,8 @@ fn tshark_sees_no_key_and_no_value_on_the_whole_interface() {
         let all = std::fs::read(file.path()).expect("the capture");
         all.windows(part.len()).any(|window| window == part.as_bytes())
     };
-    // What tshark has begun to record is in its file some time later: RC's value comes first, and last.
+    // tshark writes packets to its file with a delay, so the test waits for RC's value before and after the
+    // rest.
     let seen = |part: &str| {
         let until = Instant::now() + Duration::from_secs(40);
         while !holds(part) {

@@ -1,5 +1,5 @@
-//! What people expect of a key-value store's command line beside its verbs: listings, dumps, a shell,
-//! workload files, completions, manual pages.
+//! Further tools of the key-value command line: listings, dumps, a shell, workload files, completions and
+//! manual pages.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use crate::running::{Ended, Scratch, Server, command, finish, remora};
 
 const DESIGNS: [&str; 5] = ["pilaf", "farm", "two-sided", "prism", "strom"];
 
-/// Runs it with this standard input.
+/// Runs a command with this standard input.
 #[track_caller]
 fn fed(words: &[&str], input: &[u8]) -> Ended {
     let file = Scratch::new(input);
@@ -112,7 +112,7 @@ fn a_ycsb_workload_file_is_loaded_and_run_against_a_running_server() {
         let case = rows[0]["case"].as_str().unwrap();
         assert!(case.starts_with(&format!("shm/{design}/1000/ycsb-remora-test-")), "{case}");
         assert!(rows.iter().all(|row| row["value"].as_f64().unwrap() > 0.0));
-        // A second client reads what the first has loaded.
+        // A second client reads the records that the first one has loaded.
         server
             .kv(
                 "bench",

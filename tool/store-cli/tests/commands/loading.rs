@@ -1,4 +1,4 @@
-//! Files of keys and values: all of them fit, whatever their lengths, and one bad line costs no other.
+//! Loading files of keys and values: files with any lengths fit, and an invalid line affects no other line.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -9,21 +9,21 @@ use crate::running::{Ended, Scratch, Server, command, finish, free_addresses, pa
 
 const DESIGNS: [&str; 5] = ["pilaf", "farm", "two-sided", "prism", "strom"];
 
-/// A server of which nothing is said but this.
+/// Starts a server with only these options.
 #[track_caller]
 fn server(design: &str, more: &[&str]) -> Server {
     let words = ["serve", "kv", "--listen", "127.0.0.1:0", "--design", design];
     Server::of(command(&[&words, more].concat()), design, "shm")
 }
 
-/// Words of a command with this as its standard input.
+/// Runs a command with this standard input.
 #[track_caller]
 fn fed(words: &[&str], input: &[u8]) -> Ended {
     let file = Scratch::new(input);
     finish(command(words).stdin(std::fs::File::open(file.path()).expect("a scratch file")))
 }
 
-/// So many words, as a dictionary has them.
+/// Returns lines like those of a dictionary.
 fn dictionary(lines: u32) -> Vec<u8> {
     (0..lines).flat_map(|n| format!("word{n} what it means, {n}\n").into_bytes()).collect()
 }
@@ -44,7 +44,7 @@ fn prism_takes_a_file_of_200000_lines_with_any_capacity() {
 fn a_prism_server_for_100000_keys_takes_100000_keys() {
     let keys = part_of(100_000);
     let file = Scratch::new(&dictionary(keys));
-    // Clients of prism store without its processor. 100,000 keys are the default.
+    // Clients of prism store without the server's CPU. The default capacity is 100,000 keys.
     let capacity = keys.to_string();
     let words = ["--capacity", &capacity];
     let server = server("prism", if keys == 100_000 { &[] } else { &words });
@@ -52,7 +52,7 @@ fn a_prism_server_for_100000_keys_takes_100000_keys() {
     assert_eq!(server.kv("load", &[file.path()]).good(), stored);
 }
 
-/// Short values mostly, some long ones, and a few of the longest.
+/// Returns lines with mostly short values, some long ones, and a few of maximum length.
 fn mixed() -> Vec<u8> {
     let len = |n: usize| match n {
         0 => 1 << 20,
@@ -72,7 +72,7 @@ fn each_design_takes_values_of_mixed_lengths_that_it_has_counted() {
             assert_eq!(server.said, [""; 0], "{design} {more:?}");
             assert_eq!(server.kv("get", &["key0"]).good().len(), (1 << 20) + 1);
             assert_eq!(server.kv("get", &["key5001"]).good().len(), 70_001);
-            // There is memory to overwrite.
+            // Memory is left to overwrite a value.
             server.kv("put", &["key9", "value"]).good();
         }
     }
@@ -80,7 +80,7 @@ fn each_design_takes_values_of_mixed_lengths_that_it_has_counted() {
 
 #[test]
 fn each_design_takes_as_many_keys_of_mixed_lengths_as_it_was_made_for() {
-    // 256 bytes in the mean, with the key.
+    // Key and value have 256 bytes on average.
     let line = |n: u32| format!("key{n} {}\n", "x".repeat(n as usize * 37 % 440));
     let keys = part_of(20_000);
     let file = Scratch::new(&(0..keys).flat_map(|n| line(n).into_bytes()).collect::<Vec<u8>>());
@@ -171,7 +171,7 @@ fn keys_of_any_bytes_are_named_as_they_are_or_with_escapes() {
     assert_eq!(server.kv("get", &["two words\n"]).good(), "value\n");
     server.kv("delete", &["--escaped", "\\xff\\xfe\\x80"]).good();
     server.kv("get", &["--escaped", "\\xff\\xfe\\x80"]).one_line("no such key: \\xff\\xfe\\x80");
-    server.kv("get", &["--escaped", "\\q"]).one_line("a backslash is written");
+    server.kv("get", &["--escaped", "\\q"]).one_line("for a backslash");
 }
 
 /// Regression: a line that is not UTF-8 ended `remora block shell`.
@@ -185,5 +185,5 @@ fn a_line_that_is_no_text_ends_no_shell() {
     let file = Scratch::new(input);
     shell.stdin(std::fs::File::open(file.path()).expect("a scratch file")).stderr(Stdio::null());
     let said = shell.output().expect("the binary").stdout;
-    assert_eq!(said, b"done\nerror: say `read BLOCK` or `write BLOCK VALUE`\n\xff\xfe\n");
+    assert_eq!(said, b"done\nerror: unknown command; use `read BLOCK` or `write BLOCK VALUE`\n\xff\xfe\n");
 }

@@ -1,5 +1,5 @@
-//! The stores' commands as a person or a script meets it: the real binaries, real processes, small tables,
-//! free ports.
+//! Tests of the stores' commands from the outside: the real binaries, real processes, small tables, free
+//! ports.
 
 mod admission;
 mod block;

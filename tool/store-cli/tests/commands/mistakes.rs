@@ -1,4 +1,5 @@
-//! What people get wrong: one clear line each, a status that is not 0, and never a backtrace.
+//! Mistakes on the command line: each is reported in one clear line with a nonzero exit status and without
+//! a backtrace.
 
 use crate::running::{Scratch, Server, remora};
 
@@ -79,7 +80,7 @@ fn numbers_out_of_range_are_refused() {
 #[test]
 fn a_table_too_small_for_its_records_says_what_to_ask_for() {
     let words = ["serve", "kv", "--listen", "127.0.0.1:0", "--records", "5000", "--memory", "65536"];
-    remora(&words).one_line("give the table more with --capacity or --memory");
+    remora(&words).one_line("increase --capacity or --memory");
 }
 
 #[test]
@@ -92,7 +93,7 @@ fn values_beyond_a_mebibyte_are_refused() {
         .output()
         .expect("the binary");
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert_eq!((ended.status.code(), said.as_str()), (Some(1), "error: values end at 1 MiB\n"));
+    assert_eq!((ended.status.code(), said.as_str()), (Some(1), "error: the value is longer than 1 MiB\n"));
 }
 
 #[test]
@@ -131,7 +132,7 @@ fn the_longest_key_with_the_longest_value_is_taken() {
     assert_eq!(server.kv("get", &[&key]).good().len(), (1 << 20) + 1);
 }
 
-/// Runs it while nobody reads what it prints.
+/// Runs a command with a closed standard output, and returns its status and error output.
 fn unread(words: &[&str]) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -159,20 +160,20 @@ fn a_full_disk_is_told_in_one_line() {
 
 #[test]
 fn a_core_that_is_not_there_is_named_once() {
-    remora(&["bench", "verbs", "--cores", "0,4000"]).one_line("core 4000 is not to be had");
-    remora(&["serve", "kv", "--core", "4000"]).one_line("core 4000 is not to be had: choose one that");
+    remora(&["bench", "verbs", "--cores", "0,4000"]).one_line("cannot run on core 4000");
+    remora(&["serve", "kv", "--core", "4000"]).one_line("cannot run on core 4000: choose a core that");
 }
 
 #[test]
 fn figures_that_cannot_be_written_are_not_measured() {
-    remora(&["figures", "3", "--report", "/proc/none"]).one_line("making the folder /proc/none");
+    remora(&["figures", "3", "--report", "/proc/none"]).one_line("creating the folder /proc/none");
 }
 
 #[test]
 fn metrics_asked_where_none_are_is_told() {
-    remora(&["top", "nonsense", "--once"]).one_line("nonsense is no address of metrics");
+    remora(&["top", "nonsense", "--once"]).one_line("nonsense is not a metrics address");
     let server = Server::start("farm", "shm", &[]);
-    remora(&["top", &server.address, "--once"]).one_line("has no metrics");
+    remora(&["top", &server.address, "--once"]).one_line("serves no metrics");
 }
 
 #[test]
@@ -185,9 +186,10 @@ fn a_map_of_servers_that_is_not_there_is_told() {
 fn memory_is_counted_in_the_same_words_by_every_server() {
     let server = Server::start("farm", "shm", &["--memory", "4m"]);
     server.kv("put", &["key", "value"]).good();
-    remora(&["serve", "kv", "--memory", "lots"]).bad_arguments("a number above 0, with k, m or g behind it");
+    remora(&["serve", "kv", "--memory", "lots"])
+        .bad_arguments("give a size above 0, such as 4096, 64k, 64m or 1g");
     remora(&["serve", "cache", "--memory", "lots"])
-        .bad_arguments("a number above 0, with k, m or g behind it");
+        .bad_arguments("give a size above 0, such as 4096, 64k, 64m or 1g");
 }
 
 #[test]
@@ -203,7 +205,7 @@ fn what_is_no_number_is_told_with_the_numbers_that_there_are() {
 #[test]
 fn records_longer_than_values_may_be_are_refused() {
     let words = ["serve", "kv", "--records", "1", "--value-len", "200", "--max-value", "100"];
-    remora(&words).one_line("records of 200 bytes are longer than --max-value allows: 100");
+    remora(&words).one_line("--value-len is 200, more than --max-value allows: 100");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Replicas that come back with nothing: three processes of which one after the other is killed and started
-//! again, and clients that stay.
+//! Replicas that restart without their memory: three processes, of which one after the other is killed and
+//! started again, and clients that stay connected.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::running::{Scratch, Server, command, finish, free_addresses, remora};
 
-/// A store of three whose processes come and go.
+/// A store with three replicas that can be killed and restarted.
 struct Store {
     replicas: Vec<Option<Server>>,
     addresses: Vec<String>,
@@ -34,7 +34,7 @@ impl Store {
         self.addresses.join(",")
     }
 
-    /// What starts a replica.
+    /// Returns the command that starts a replica.
     fn serve(&self, replica: usize, more: &[&str]) -> Command {
         let (servers, replica) = (self.servers(), replica.to_string());
         let mut command = command(&["serve", "block", "--servers", &servers, "--replica", &replica]);
@@ -42,12 +42,12 @@ impl Store {
         command
     }
 
-    /// SIGKILL, and nothing is left.
+    /// Kills a replica with SIGKILL, so that it loses its memory.
     fn kill(&mut self, replica: usize) {
         drop(self.replicas[replica].take().expect("it is there"));
     }
 
-    /// Starts it again with nothing, and waits until it serves.
+    /// Starts a replica again without its memory, and waits until it serves.
     #[track_caller]
     fn come_back(&mut self, replica: usize) {
         let back = Server::of(self.serve(replica, &[]), self.design, self.port);
@@ -55,12 +55,12 @@ impl Store {
         self.replicas[replica] = Some(back);
     }
 
-    /// A client that stays.
+    /// Opens a client that stays connected.
     fn client(&self) -> Shell {
         Shell::open(&["--servers", &self.servers(), "--port", self.port])
     }
 
-    /// A client for one read.
+    /// Reads a block with a client of its own.
     #[track_caller]
     fn read(&self, block: usize) -> String {
         let words = ["block", "read", &block.to_string(), "--servers", &self.servers(), "--port", self.port];
@@ -68,7 +68,7 @@ impl Store {
     }
 }
 
-/// `remora block shell`.
+/// A running `remora block shell`.
 struct Shell {
     child: Child,
     orders: Option<ChildStdin>,
@@ -106,7 +106,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // The end of its input is its end.
+        // The shell ends when its input ends.
         drop(self.orders.take());
         if std::thread::panicking() {
             let _ = self.child.kill();
@@ -115,8 +115,8 @@ impl Drop for Shell {
     }
 }
 
-/// Each replica in turn is killed, misses a write and comes back with nothing; then only those are left that
-/// came back.
+/// Kills each replica in turn, writes meanwhile, and starts the replica again. At the end only restarted
+/// replicas are left.
 #[track_caller]
 fn all_come_back(design: &'static str, port: &'static str) {
     let mut store = Store::begin(design, port, &["--blocks", "40"]);
@@ -146,8 +146,8 @@ fn all_come_back(design: &'static str, port: &'static str) {
     one.holds(39, "a writer that came last");
 }
 
-/// Each of three replica processes is killed and started again without its memory while two clients go
-/// on. Every acknowledged write is read afterwards.
+/// Kills each of three replica processes and starts it again without its memory, while two clients
+/// continue. Every acknowledged write is read afterwards.
 #[test]
 fn replicas_of_prism_rs_over_shm_come_back_one_after_the_other() {
     all_come_back("prism-rs", "shm");
@@ -206,7 +206,7 @@ fn with_too_few_others_a_repair_says_so() {
     ended.one_line("is repaired from 2 others, and 1 of them serve the store");
     let alone = free_addresses(1).join("");
     remora(&["serve", "block", "--replica", "0", "--servers", &alone]).one_line("nobody has a copy");
-    // A store that has not begun is not repaired from.
+    // A store that has not begun cannot repair a replica.
     let fresh = free_addresses(3);
     let servers = fresh.join(",");
     let mut waits = command(&["serve", "block", "--new", "--replica", "1", "--servers", &servers]);
@@ -214,7 +214,7 @@ fn with_too_few_others_a_repair_says_so() {
     let end = Instant::now() + Duration::from_secs(60);
     let ended = loop {
         let ended = remora(&["serve", "block", "--replica", "0", "--servers", &servers]);
-        // Until it listens.
+        // The replica needs a moment until it listens.
         if ended.err.contains("waits for a new store") || Instant::now() > end {
             break ended;
         }
@@ -249,7 +249,7 @@ fn a_repair_that_was_killed_in_the_middle_begins_again() {
     }
 }
 
-/// The map of a store.
+/// Returns the map of a store as TOML.
 fn map(addresses: &[String]) -> String {
     addresses.iter().enumerate().fold(String::new(), |mut text, (name, address)| {
         writeln!(text, "[[server]]\nname = \"{name}\"\naddress = \"{address}\"").expect("a string");
@@ -257,12 +257,11 @@ fn map(addresses: &[String]) -> String {
     })
 }
 
-/// One that was held up and was thought dead is back, while another has taken its place: nobody uses it any
-/// more.
+/// Checks that a replica that was stopped and replaced by another one is not used after it continues.
 #[test]
 fn a_replica_whose_place_was_taken_is_not_used_when_it_wakes_up() {
     let mut store = Store::begin("prism-rs", "shm", &["--blocks", "16"]);
-    // They know the old one's address alone.
+    // These clients know only the address of the old replica.
     let (mut before, old) = (store.client(), store.servers());
     before.write(3, "one");
     let sleeper = store.replicas[0].take().expect("it is there");
@@ -274,7 +273,8 @@ fn a_replica_whose_place_was_taken_is_not_used_when_it_wakes_up() {
     after.write(3, "two");
     kill_process(process, Signal::CONT).expect("a process");
     before.holds(3, "two");
-    // Replica 0 and one more have this; without the latter, the old one's memory would be half of a majority.
+    // Replica 0 and one other have this value; without the latter, the old replica's memory would be half
+    // of a majority.
     store.kill(2);
     after.write(3, "three");
     store.kill(0);
@@ -284,7 +284,7 @@ fn a_replica_whose_place_was_taken_is_not_used_when_it_wakes_up() {
     assert_ne!(ended.status, 0, "it read {:?}", ended.out);
 }
 
-/// A real etcd of one server.
+/// A real etcd with one server.
 struct Etcd {
     child: Child,
     client: u16,
@@ -345,7 +345,7 @@ fn clients_follow_replicas_that_move_by_a_map_in_etcd() {
     let mut client = Shell::open(&["--members", &source]);
     client.write(5, "at first");
     for replica in 0..3 {
-        // Each moves to another port; in the end nobody is where it was.
+        // Each replica moves to another port, so that none keeps its first address.
         replicas[replica] = None;
         addresses[replica] = free_addresses(1).remove(0);
         assert!(etcd.ctl(&["put", "blocks", &map(&addresses)]));

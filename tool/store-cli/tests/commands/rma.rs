@@ -23,7 +23,7 @@ impl RmaServer {
         RmaServer::on(host, &["--address", host, "--listen", &listen], more)
     }
 
-    /// Its NIC is the daemon's that listens at this socket.
+    /// Starts a server with the NIC of the daemon that listens at this socket.
     #[track_caller]
     fn lent(nicd: &str, more: &[&str]) -> RmaServer {
         RmaServer::on("127.0.0.1", &["--nicd", nicd, "--listen", "127.0.0.1:0"], more)
@@ -45,7 +45,7 @@ impl RmaServer {
         self.facts[name].as_str().unwrap_or_else(|| panic!("{name}: {}", self.facts))
     }
 
-    /// `remora rma VERB` at this server, with its token.
+    /// Runs `remora rma VERB` against this server, with its token.
     #[track_caller]
     fn rma(&self, verb: &str, more: &[&str]) -> Ended {
         self.rma_as(verb, &["--token", self.fact("token")], more)
@@ -107,7 +107,7 @@ fn a_region_is_read_written_and_rekeyed_over_udp_with_ipv6() {
     reads_writes_and_rekeys("::1");
 }
 
-/// `remora rma VERB` with this NIC, at this server.
+/// Runs `remora rma VERB` with the NIC of a daemon, against this server.
 #[track_caller]
 fn through(nicd: &str, server: &RmaServer, verb: &str, more: &[&str]) -> Ended {
     let words = ["rma", verb, "--nicd", nicd, "--connect", server.fact("address")];
@@ -125,7 +125,7 @@ fn a_region_of_a_daemons_nic_is_read_written_and_rekeyed_through_it() {
     through(lender.at(), &server, "write", &["--offset", "9", "--file", data.path()]).good();
     through(lender.at(), &server, "rekey", &[]).good();
     assert_eq!(through(lender.at(), &server, "read", &["--len", "15"]).good(), "what the REGION");
-    // A NIC of the client's own reaches it, too.
+    // A client with its own NIC can reach the server, too.
     assert_eq!(server.rma("read", &["--len", "4"]).good(), "what");
     let regions = through(lender.at(), &server, "regions", &["--json"]).good();
     assert_eq!(serde_json::from_str::<Value>(&regions).expect("JSON")["nic"], server.facts["nic"]);
@@ -135,7 +135,7 @@ fn a_region_of_a_daemons_nic_is_read_written_and_rekeyed_through_it() {
     through(shared.at(), &server, "read", &[]).one_line("start `remora nicd` with --port udp");
 }
 
-/// Attack 20: what a daemon writes into its log has no key.
+/// Attack 20: the log of a daemon contains no key.
 #[test]
 fn rma_attack_20_the_log_of_a_daemon_holds_no_key() {
     let key: [u8; 16] = std::array::from_fn(|at| 0x31 + at as u8);
@@ -179,7 +179,7 @@ fn a_client_is_admitted_by_the_certificate_that_the_server_lists() {
     let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
     let (own, other, certificate) = (path("own.pem"), path("other.pem"), path("server.pem"));
     let first = RmaServer::start("127.0.0.1", &["--certificate", &certificate]);
-    // The client's certificate is made by its first attempt, whose refusal says the fingerprint.
+    // The client's first attempt creates its certificate. The refusal contains the fingerprint.
     let refused = first.rma_as("read", &["--certificate", &own], &[]).err;
     let (_, fingerprint) = refused.split_once("--admit ").expect("how to mend it");
     let fingerprint = fingerprint.split('`').next().expect("the fingerprint");
@@ -196,7 +196,7 @@ fn nobody_listening_and_a_server_that_was_killed_are_told() {
     let words = ["rma", "read", "--connect", &free[0], "--fingerprint", ZEROS, "--token", ZEROS];
     remora(&words).one_line("start one with `remora rma serve --listen");
     let mut server = RmaServer::start("127.0.0.1", &["--size", "1g"]);
-    // A read of a gibibyte, in whose midst the server goes.
+    // The server is killed in the middle of a read of 1 GiB.
     let mut read = command(&["rma", "read", "--connect", server.fact("address"), "--timeout", "2"]);
     read.args(["--fingerprint", server.fact("fingerprint"), "--token", server.fact("token")]);
     let mut read = read.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
@@ -246,7 +246,8 @@ fn a_file_of_credentials_is_all_that_a_client_needs() {
     let read = ["rma", "read", "--address", "127.0.0.1", "--len", "4", "--credentials", &file];
     let first = RmaServer::start("127.0.0.1", &["--credentials", &file]);
     assert_eq!(remora(&read).good(), "\0\0\0\0");
-    // The next server replaces the file, which its region begins with here; --connect goes before it.
+    // The next server replaces the file, which is also the initial content of its region. --connect
+    // overrides the file's address.
     let second = RmaServer::start("127.0.0.1", &["--credentials", &file, "--file", &file]);
     assert_eq!(remora(&read).good(), "{\"ad");
     remora(&[&read[..], &["--connect", first.fact("address")]].concat()).one_line("has another fingerprint");
@@ -256,11 +257,11 @@ fn a_file_of_credentials_is_all_that_a_client_needs() {
     remora(&read).one_line("run `chmod 600");
     let mut certified = RmaServer::start("127.0.0.1", &["--credentials", &other, "--admit", ZEROS]);
     let words = ["rma", "read", "--address", "127.0.0.1", "--credentials", &other];
-    remora(&words).one_line("name yours by --certificate");
+    remora(&words).one_line("give yours with --certificate");
     remora(&[&words[..], &["--certificate", &own]].concat()).one_line("remora rma serve --admit");
     certified.kill();
     let serve = ["rma", "serve", "--listen", "127.0.0.1:0", "--credentials", &own];
-    remora(&serve).one_line("is there and holds no credentials");
+    remora(&serve).one_line("it exists and is not a credentials file");
     assert!(std::fs::read_to_string(&own).expect("the file").contains("PRIVATE KEY"), "it is as it was");
 }
 
@@ -286,15 +287,15 @@ fn the_counters_of_a_server_are_told_by_top_and_judged_by_the_doctor() {
     remora(&["doctor", "--metrics", "127.0.0.1:1"]).one_line("no metrics at 127.0.0.1:1");
 }
 
-/// Examples of a command's help that name a file of credentials, one a line.
+/// Returns the examples in a command's help that use a credentials file.
 fn examples(verb: &str) -> Vec<String> {
     let help = remora(&["rma", verb, "--help"]).good();
     let lines = help.lines().map(str::trim).filter(|line| line.contains("--credentials server.json"));
     lines.map(str::to_owned).collect()
 }
 
-/// Types the lines `$2` in the folder `$1`, with a network of its own; `$0` is the command's folder. The
-/// first one starts a server, which writes the file that the others read.
+/// A script that runs the lines `$2` in the folder `$1`, in its own network namespace, with the commands in
+/// folder `$0`. The first line starts a server, which writes the file that the others read.
 const TYPED: &str = r#"
 ip link set lo up || exit 77
 cd "$1" && PATH="$0:$PATH" && rm -f server.json
@@ -329,8 +330,8 @@ fn the_examples_of_each_help_work_when_typed() {
     }
 }
 
-/// A server and a client, run by a process without any capability; `$0` the command, `$1` an address, `$2` a
-/// folder.
+/// A script that runs a server and a client without any capability. `$0` is the command, `$1` an address,
+/// `$2` a folder.
 const UNPRIVILEGED: &str = r#"
 grep -q '^CapEff:.0*$' /proc/self/status || exit 78
 case $1 in *:*) listen="[$1]:0";; *) listen="$1:0";; esac

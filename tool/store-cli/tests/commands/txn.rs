@@ -1,5 +1,5 @@
-//! Transactions as a person or a script uses them: two shards as processes, clients that are killed, a shard
-//! that begins anew.
+//! Transactions on the command line: two shard processes, clients that are killed, and a shard that
+//! restarts without its memory.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
@@ -14,7 +14,7 @@ use crate::running::{Ended, Scratch, Server, command, finish, remora};
 
 const DESIGNS: [&str; 2] = ["prism-tx", "farm"];
 
-/// A shard of two on a free port.
+/// Starts one of two shards on a free port.
 #[track_caller]
 fn shard(design: &str, port: &str, number: usize, more: &[&str]) -> Server {
     let number = number.to_string();
@@ -25,7 +25,7 @@ fn shard(design: &str, port: &str, number: usize, more: &[&str]) -> Server {
     Server::of(command, design, port)
 }
 
-/// A store of two shards.
+/// A store with two shards.
 struct Shards {
     alive: Vec<Server>,
     addresses: String,
@@ -40,7 +40,7 @@ impl Shards {
         Shards { addresses: addresses.join(","), alive, port: port.to_owned() }
     }
 
-    /// The words of `remora txn` for this store.
+    /// Returns the arguments of `remora txn` for this store.
     fn words<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
         [&["txn"], words, &["--shards", &self.addresses, "--port", &self.port]].concat()
     }
@@ -50,14 +50,14 @@ impl Shards {
         remora(&self.words(words))
     }
 
-    /// What the keys hold, all of one moment.
+    /// Returns the numbers under the keys, read in one transaction.
     #[track_caller]
     fn numbers(&self, keys: &[String]) -> Vec<i64> {
         let words: Vec<&str> = ["get"].into_iter().chain(keys.iter().map(String::as_str)).collect();
         self.txn(&words).good().lines().map(|line| line.parse().expect("a number")).collect()
     }
 
-    /// A shell that was given these lines: its answers.
+    /// Runs these lines in a shell and returns its answers.
     #[track_caller]
     fn shell(&self, lines: &str) -> Ended {
         let file = Scratch::new(lines.as_bytes());
@@ -66,7 +66,7 @@ impl Shards {
     }
 }
 
-/// A shell that is asked line by line.
+/// A shell that executes single lines.
 struct Shell {
     child: Child,
     lines: ChildStdin,
@@ -83,7 +83,7 @@ impl Shell {
         Shell { child, lines, answers }
     }
 
-    /// The answer to a line.
+    /// Executes a line and returns its answer.
     #[track_caller]
     fn ask(&mut self, line: &str) -> String {
         writeln!(self.lines, "{line}").expect("a pipe");
@@ -93,7 +93,7 @@ impl Shell {
         answer.trim_end().to_owned()
     }
 
-    /// The number under a key; None: the transaction was aborted.
+    /// Returns the number under a key, or `None` if the transaction was aborted.
     #[track_caller]
     fn number(&mut self, key: &str) -> Option<i64> {
         let answer = self.ask(&format!("GET {key}"));
@@ -102,7 +102,7 @@ impl Shell {
         value
     }
 
-    /// Moves some from one account to another, until it commits.
+    /// Moves an amount from one account to another, and repeats the transaction until it commits.
     #[track_caller]
     fn transfer(&mut self, from: &str, to: &str, amount: i64) {
         while !self.try_transfer(from, to, amount) {}
@@ -120,7 +120,7 @@ impl Shell {
         answer == "COMMITTED"
     }
 
-    /// What all accounts hold, of one moment.
+    /// Returns the numbers under all keys, read in one transaction.
     #[track_caller]
     fn snapshot(&mut self, keys: &[String]) -> Vec<i64> {
         loop {
@@ -141,7 +141,7 @@ impl Drop for Shell {
     }
 }
 
-/// Accounts, half of them on each shard, each with a hundred.
+/// Creates accounts with 100 each, half of them on each shard.
 #[track_caller]
 fn accounts(shards: &Shards, count: usize) -> Vec<String> {
     let on = |shard: usize| {
@@ -154,7 +154,7 @@ fn accounts(shards: &Shards, count: usize) -> Vec<String> {
     keys
 }
 
-/// Clients that read and write what others read and write, and one that looks on.
+/// Runs clients that transfer between shared accounts, and one that only reads them.
 #[track_caller]
 fn nothing_is_lost_or_torn(design: &str, port: &str) {
     let shards = Shards::start(design, port, &[]);
@@ -187,7 +187,7 @@ fn nothing_is_lost_or_torn(design: &str, port: &str) {
     assert_eq!(shards.numbers(keys).iter().sum::<i64>(), 400);
 }
 
-/// Several client processes move amounts between keys of two shards. The total is conserved, and no
+/// Moves amounts between keys of two shards from several client processes. The total is conserved, and no
 /// snapshot is torn.
 #[test]
 fn over_shm_nothing_is_lost_or_torn() {
@@ -199,8 +199,8 @@ fn over_udp_nothing_is_lost_or_torn() {
     DESIGNS.into_iter().for_each(|design| nothing_is_lost_or_torn(design, "udp"));
 }
 
-/// Clients are killed while they move money, one after the other: what they leave blocks nobody, and is
-/// whole.
+/// Kills clients one after the other while they move money. Their transactions are complete or absent, and
+/// block nobody.
 #[track_caller]
 fn the_killed_block_nobody(design: &str, port: &str, times: u32) {
     let shards = Shards::start(design, port, &[]);
@@ -209,7 +209,7 @@ fn the_killed_block_nobody(design: &str, port: &str, times: u32) {
         let before = shards.numbers(&keys);
         let words = ["add", &keys[0], "-1", &keys[1], "1", "--times", "1000000000"];
         let mut busy = command(&shards.words(&words)).stdout(Stdio::null()).spawn().expect("the binary");
-        // It is in the middle of something from its first transaction on.
+        // The client is in the middle of a transaction from its first one on.
         while shards.numbers(&keys) == before {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -227,19 +227,19 @@ fn clients_that_are_killed_block_nobody_and_leave_all_or_nothing() {
     the_killed_block_nobody("farm", "udp", 2);
 }
 
-/// Op-codes of frames: SEND and WRITE in one packet with immediate data, compare-and-swap, PRISM's as well,
-/// and the chains of PRISM.
+/// Op-codes of frames: SEND Only with Immediate, WRITE Only with Immediate, compare-and-swap (also that of
+/// PRISM), and PRISM's chains.
 const SEND_IMM: u8 = 0x05;
 const WRITE_IMM: u8 = 0x0b;
 const SWAP: u8 = 0x13;
 const CHAIN: u8 = 0xc1;
 
-/// A client whose frames of a kind are lost from the one behind `sent` on: did its transfer happen? One that
-/// is sent again counts twice, so it may not have come so far.
+/// Runs a transfer on a client that loses all its frames with `opcode` after the first `sent`. Returns
+/// whether the transfer happened. A retransmitted frame counts again, so the client may have got less far.
 #[track_caller]
 fn cut_off_after(shards: &Shards, keys: &[String], opcode: u8, sent: u32) -> bool {
     let before = shards.numbers(keys);
-    // Two compare-and-swaps belong to the roll call, and nothing else of these.
+    // Joining the store takes two compare-and-swaps and no other of these frames.
     let roll_call = if opcode == SWAP { 2 } else { 0 };
     let rule = format!(
         "[[rule]]\nfault = \"drop\"\ndirection = \"out\"\nopcodes = [{opcode}]\nafter = {}\n",
@@ -261,9 +261,9 @@ fn a_client_of_prism_tx_that_is_cut_off_at_any_step_of_its_commit_leaves_all_or_
     let shards = Shards::start("prism-tx", "shm", &[]);
     let keys = accounts(&shards, 2);
     let happens = |opcode, sent| cut_off_after(&shards, &keys, opcode, sent);
-    // Two versions go in, and the cell is not decided.
+    // The two versions are stored, but the transaction is not decided.
     assert!(!happens(CHAIN, 1) && !happens(CHAIN, 2));
-    // It is; that the client is gone before it has told the version on the other shard is no matter.
+    // The transaction is decided. The client does not need to report it to the other shard.
     assert!((0..10).any(|_| happens(CHAIN, 3)) && (0..10).any(|_| happens(SWAP, 0)));
 }
 
@@ -272,9 +272,9 @@ fn a_client_of_farm_that_is_cut_off_at_any_step_of_its_commit_leaves_all_or_noth
     let shards = Shards::start("farm", "shm", &[]);
     let keys = accounts(&shards, 2);
     let happens = |opcode, sent| cut_off_after(&shards, &keys, opcode, sent);
-    // No lock, or one; two locks, and no shard knows of more.
+    // The client has no lock, one lock, or two locks, and no shard knows more.
     assert!(!happens(WRITE_IMM, 0) && !happens(WRITE_IMM, 1) && !happens(SEND_IMM, 0));
-    // One shard has updated and unlocked; the other one knows nothing of it.
+    // One shard has updated and unlocked, and the other one does not know the decision yet.
     assert!((0..10).any(|_| happens(SEND_IMM, 1)));
 }
 
@@ -287,7 +287,7 @@ fn a_shard_that_began_anew_is_told_plainly() {
             let address = shards.alive[which].address.clone();
             let mut standing = Shell::open(&shards);
             assert_eq!(standing.ask("BEGIN"), "OK");
-            // Its process ends; another one takes its place.
+            // The shard's process ends, and a new one takes its place.
             let _ = std::mem::replace(&mut shards.alive[which], shard(design, "shm", which, &[]));
             shards.addresses = shards.addresses.replace(&address, &shards.alive[which].address);
             let said = format!("shard {which} at {} has begun anew", shards.alive[which].address);
@@ -324,8 +324,8 @@ fn lines_are_answered_one_by_one_and_errors_teach() {
         "OK",
         "OK",
         "ERROR a transaction has 3 keys at most: the shards' --max-keys",
-        "ERROR there is no command SELECT: there are BEGIN, GET key, PUT key value, DELETE key, COMMIT, ABORT",
-        "ERROR GET wants one key: GET key",
+        "ERROR unknown command SELECT; commands: BEGIN, GET key, PUT key value, DELETE key, COMMIT, ABORT",
+        "ERROR GET needs one key: GET key",
         "OK",
         "COMMITTED",
         "OK",
@@ -339,7 +339,7 @@ fn lines_are_answered_one_by_one_and_errors_teach() {
     assert_eq!(shards.shell("BEGIN\nGET b\nCOMMIT\n").good(), "OK\nVALUE 1\nCOMMITTED\n");
 }
 
-/// What a terminal shows of a shell into which these lines are typed.
+/// Returns the terminal output of a shell into which these lines are typed.
 #[track_caller]
 fn typed(shards: &Shards, lines: &str) -> String {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -350,10 +350,10 @@ fn typed(shards: &Shards, lines: &str) -> String {
     let mut shell = command(&shards.words(&["shell"]));
     shell.stdin(far.try_clone().expect("it")).stdout(far).stderr(Stdio::null());
     let mut child = shell.spawn().expect("the binary");
-    // What is left of the terminal's other end is the child's.
+    // The child now has the only other end of the terminal.
     drop(shell);
     let (mut near, mut shown, mut buffer) = (std::fs::File::from(near), Vec::new(), [0; 4096]);
-    // The last byte is what a person types to end it.
+    // The last byte is Ctrl-D, which ends the input.
     near.write_all(&[lines.as_bytes(), &[4]].concat()).expect("a terminal");
     while let Ok(count @ 1..) = near.read(&mut buffer) {
         shown.extend_from_slice(&buffer[..count]);
@@ -366,7 +366,7 @@ fn typed(shards: &Shards, lines: &str) -> String {
 fn a_person_is_prompted_and_a_script_is_not() {
     let shards = Shards::start("prism-tx", "shm", &[]);
     let shown = typed(&shards, "BEGIN\nCOMMIT\nGET\n");
-    for words in ["> OK", "txn> COMMITTED", "> ERROR GET wants one key"] {
+    for words in ["> OK", "txn> COMMITTED", "> ERROR GET needs one key"] {
         assert!(shown.contains(words), "{words:?} in {shown:?}");
     }
     assert_eq!(shards.shell("BEGIN\nCOMMIT\n").good(), "OK\nCOMMITTED\n");
@@ -379,10 +379,9 @@ fn a_transaction_that_the_shards_wait_for_is_given_up_and_its_client_stays() {
     let mut shell = Shell::open(&shards);
     assert_eq!(shell.ask("BEGIN"), "OK");
     assert_eq!(shell.number(&keys[0]), Some(100));
-    // A client that goes leaves buffers to be looked for, and all that were in the middle of something are
-    // waited for.
+    // A client that leaves makes the shards look for its buffers and wait for all open transactions.
     shards.txn(&["get", &keys[0]]).good();
-    // Longer than shards wait for a client.
+    // This is longer than shards wait for a client.
     std::thread::sleep(Duration::from_secs(8));
     let answer = shell.ask(&format!("GET {}", keys[0]));
     assert!(answer.starts_with("ABORTED nothing happened: the shards waited for it"), "{answer}");
@@ -451,7 +450,7 @@ fn what_is_wrong_is_said_in_one_line() {
     shards.txn(&["put", "a", "1", "b"]).one_line("\"b\" has nothing behind it");
     shards.txn(&["put", "a", "blue"]).good();
     shards.txn(&["add", "a", "1"]).one_line("a holds \"blue\", which is no number");
-    shards.txn(&["add", "a", "one"]).one_line("\"one\" is no number to add to a");
+    shards.txn(&["add", "a", "one"]).one_line("\"one\" is not a number; it cannot be added to a");
     remora(&["txn", "get", "key"]).bad_arguments("required");
     remora(&["txn", "get", "key", "--shards", "nonsense"]).bad_arguments("nonsense");
     remora(&["txn", "get", "key", "--members", "/there/is/none"]).one_line("/there/is/none");

@@ -1,4 +1,4 @@
-//! Waits that end, with a word; and ends by signals that leave nothing behind.
+//! Waits that end with a message, and ends by signals that leave nothing behind.
 
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
@@ -11,14 +11,14 @@ use serde_json::Value;
 use crate::cache::Served;
 use crate::running::{Ended, Lender, Scratch, Server, command, finish, free_addresses, remora};
 
-/// What people end servers with; each would end a process that does nothing about it.
+/// Signals that users end servers with. Each would kill a process without a handler.
 const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("a signal");
 }
 
-/// Waits until it is so.
+/// Waits until `so` returns true.
 #[track_caller]
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -28,7 +28,7 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Exercises a store for three seconds; once operations were done its server gets a signal.
+/// Exercises a store for three seconds, and sends a signal to its server once operations were completed.
 #[track_caller]
 fn exercised(words: &[&str], server: &Child, gets: Signal) -> Ended {
     let history = Scratch::new(b"");
@@ -43,7 +43,7 @@ fn exercised(words: &[&str], server: &Child, gets: Signal) -> Ended {
     })
 }
 
-/// It said that it waits, and for whom, and ended at last.
+/// Checks that the exercise reported its wait for `words`, and ended at last.
 #[track_caller]
 fn gave_up(ended: Ended, words: &str) {
     let lines: Vec<&str> = ended.err.lines().collect();
@@ -69,13 +69,13 @@ fn an_exercise_of_keys_ends_with_a_word_while_its_server_is_stopped() {
     gave_up(exercised(&server.words("exercise", &[]), server.child(), Signal::STOP), &server.address);
 }
 
-/// The one replica of a store of blocks.
+/// Starts the only replica of a block store.
 fn replica(address: &str) -> Server {
     let words = ["serve", "block", "--replica", "0", "--new", "--servers", address, "--listen", address];
     Server::of(command(&words), "", "shm")
 }
 
-/// The one shard of a store of transactions.
+/// Starts the only shard of a transactional store.
 fn shard() -> Server {
     Server::of(command(&["serve", "txn", "--listen", "127.0.0.1:0"]), "", "shm")
 }
@@ -151,7 +151,7 @@ fn what_nohup_has_a_daemon_ignore_does_not_end_it() {
     assert!(lender.child.wait().expect("its end").success());
 }
 
-/// A capture that was closed ends in the statistics of its interface.
+/// Returns whether the capture was completed: its last block then has the statistics of the interface.
 fn is_whole(capture: &Scratch) -> bool {
     let bytes = std::fs::read(&capture.0).expect("a capture");
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
@@ -212,7 +212,7 @@ fn what_ends_a_recorded_command_is_passed_on_to_it() {
     until("a server", || remora(&["kv", "put", "colour", "blue", "--connect", &listen]).status == 0);
     signal(&capture, Signal::TERM);
     assert!(capture.wait().expect("its end").success());
-    // Whoever was recorded has ended before, and its port is free.
+    // The recorded process has ended before the capture, so its port is free.
     TcpListener::bind(&listen).expect("nobody listens any more");
     assert!(is_whole(&output));
 }

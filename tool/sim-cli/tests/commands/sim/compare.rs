@@ -1,10 +1,10 @@
-//! `remora sim compare`: rows that hold, rows that do not, and folders that have nothing to compare.
+//! `remora sim compare`: results within and outside their bounds, and folders without comparisons.
 
 use serde_json::Value;
 
 use super::{CONFIG, Folder, TOPOLOGY, sim};
 
-/// The times of three single flows of 2 MB, as csg-htsim gave them.
+/// Completion times of three single flows of 2 MB, measured by csg-htsim.
 const HTSIM: &str = "set,run,seed,path_id,flow_id,src,dst,size_B,fct_us,agg,core\n\
     interpod,1,1,10,1,0,64,2000000,182.696,3,7\nintrapod,1,1,10,1,0,4,2000000,178.516,3,-1\n\
     intrarack,1,1,-,1,0,1,2000000,174.335,-1,-1\n";
@@ -47,7 +47,7 @@ fn single_flows_take_what_htsim_gave_and_a_row_outside_its_bound_ends_with_3() {
     let table = std::fs::read_to_string(folder.path("out/comparison.csv")).unwrap();
     assert_eq!((table.lines().count(), table.matches(",false").count()), (4, 1), "{table}");
     assert_eq!(std::fs::read_to_string(folder.path("out/flows.csv")).unwrap().lines().count(), 4);
-    // A longer link is a difference that is seen.
+    // A longer link makes a difference that the comparison detects.
     std::fs::write(folder.path("htsim-one.csv"), HTSIM).unwrap();
     let far = sim(&["compare", &folder.path(""), "--set", "host.latency=10us"]);
     assert_eq!((far.status, far.out.matches(" NO").count()), (3, 3), "{}", far.out);
@@ -64,7 +64,7 @@ fn a_load_is_judged_by_its_slowdowns_and_flows_that_are_missing_are_a_row() {
     .unwrap();
     let config = folder.path("ns3-T2ms-irn-config.txt");
     std::fs::write(&config, format!("{CONFIG}ENABLE_IRN 1\nENABLE_PFC 0\n")).unwrap();
-    // What a run gave is what another run gives.
+    // The results of one run serve as the reference of a second one, which must agree.
     sim(&[&config, "--out", &folder.path("run")]).good();
     let fct = std::fs::read_to_string(folder.path("run/fct.txt")).unwrap();
     std::fs::write(folder.path("ns3-T2ms-irn-fct.txt"), &fct).unwrap();
@@ -88,7 +88,7 @@ fn a_load_is_judged_by_its_slowdowns_and_flows_that_are_missing_are_a_row() {
     assert_eq!(missing.status, 3, "{}", missing.err);
     assert!(missing.out.contains("flows that ended"), "{}", missing.out);
     sim(&["compare", &folder.path(""), "--only", "incast"])
-        .one_line("no comparison of the folder is called incast");
+        .one_line("the folder has no comparison named incast");
     std::fs::remove_file(folder.path("ns3-T2ms-paths.csv")).unwrap();
     sim(&["compare", &folder.path("")]).one_line("ns3-T2ms-paths.csv is not there");
 }
@@ -101,7 +101,8 @@ fn what_cannot_be_compared_is_one_line_with_a_remedy() {
     std::fs::write(folder.path("htsim-one.csv"), HTSIM.replace("174.335", "short")).unwrap();
     sim(&["compare", &folder.path("")]).one_line("htsim-one.csv:4: `short` in column fct_us is not a time");
     std::fs::write(folder.path("htsim-one.csv"), HTSIM.replace("intrarack", "inside")).unwrap();
-    sim(&["compare", &folder.path("")]).one_line("the set inside is none of interpod, intrapod, intrarack");
+    sim(&["compare", &folder.path("")])
+        .one_line("unknown set inside; the sets are interpod, intrapod, intrarack");
     std::fs::write(folder.path("htsim-one.csv"), HTSIM).unwrap();
     sim(&["compare", &folder.path(""), "--set", "switch.mmu=dirty"]).one_line("--set: switch.mmu: ");
     std::fs::remove_file(folder.path("one_intrapod.cm")).unwrap();

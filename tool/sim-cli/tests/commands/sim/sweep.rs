@@ -1,4 +1,4 @@
-//! `remora sim sweep`: its list, its runs, what is done and what is left.
+//! `remora sim sweep`: its list, its runs, and the finished and unfinished runs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Folder, sim};
 use crate::running::{command, finish};
 
-/// Four hosts with this traffic.
+/// Returns a scenario with four hosts and this traffic.
 fn base(traffic: &str) -> String {
     format!(
         "[network]\nkind = \"dumbbell\"\nleft = 2\nright = 2\nrate = \"100Gbps\"\nmiddle-rate = \"40Gbps\"\n\
@@ -18,10 +18,10 @@ fn base(traffic: &str) -> String {
     )
 }
 
-/// One of them gets 10 KB from each other.
+/// An incast in which one host receives 10 KB from each other host.
 const INCAST: &str = "kind = \"incast\", senders = 3, size = \"10KB\", to = 0";
 
-/// Each sends flows for so long.
+/// Returns traffic in which each host starts flows during `duration`.
 fn poisson(duration: &str) -> String {
     format!("kind = \"poisson\", sizes = \"irn\", load = 0.9, duration = \"{duration}\"")
 }
@@ -36,7 +36,7 @@ fn folder(name: &str, traffic: &str, sweep: &str) -> Folder {
     folder
 }
 
-/// The folders of runs; none if there is no folder yet.
+/// Returns the folders of runs, or none if the sweep's folder does not exist.
 fn runs(folder: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
@@ -46,14 +46,14 @@ fn summary(run: &Path) -> Option<Value> {
     serde_json::from_str(&std::fs::read_to_string(run.join("summary.json")).ok()?).ok()
 }
 
-/// Runs that have gone on until their end.
+/// Returns the number of finished runs.
 fn done(folder: &str) -> usize {
     let whole =
         |run: &PathBuf| summary(run).is_some_and(|summary| summary["interrupted"] == Value::Bool(false));
     runs(folder).iter().filter(|run| whole(run)).count()
 }
 
-/// The files of all runs, with their bytes, by their names.
+/// Returns the names and contents of the files of all runs.
 fn files(folder: &str) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for run in runs(folder) {
@@ -97,10 +97,10 @@ fn the_list_through_xargs_gives_the_files_of_jobs_and_done_runs_are_skipped() {
     command.args(["-a", &folder.path("list"), "-d", "\n", "-P", "2", "-I{}", "sh", "-c", "{}"]);
     finish(&mut command).good();
     assert_eq!(files(&jobs), files(&xargs));
-    // Half of the runs have pauses, and a file more.
+    // Half of the runs have pauses and therefore one more file.
     assert_eq!(files(&jobs).len(), 8 * 4 + 4);
 
-    // The table of those runs is made from what is there.
+    // The sweep then only writes the table, since all runs exist.
     sim(&["sweep", &folder.path("sweep.toml"), "--out", &xargs]).good();
     let table = |out: &str| std::fs::read_to_string(Path::new(out).join("sweep.csv")).unwrap();
     assert_eq!(table(&jobs), table(&xargs));
@@ -108,7 +108,7 @@ fn the_list_through_xargs_gives_the_files_of_jobs_and_done_runs_are_skipped() {
     assert_eq!(table(&jobs).lines().count(), 9);
 }
 
-/// Starts a sweep, and waits until `ready`.
+/// Starts a sweep and waits until `ready` returns true.
 fn start(folder: &Folder, out: &str, jobs: &str, ready: impl Fn() -> bool) -> Child {
     let mut sweep = command(&["sim", "sweep", &folder.path("sweep.toml"), "--out", out, "--jobs", jobs]);
     let child = sweep.stdout(Stdio::null()).spawn().unwrap();
@@ -131,7 +131,7 @@ fn a_sweep_that_is_killed_leaves_nothing_that_runs_and_goes_on_with_what_is_left
     child.wait().unwrap();
     let left = 6 - done(&out);
     assert!(left > 0, "the sweep was over before it was killed");
-    // The run that was under way has ended with the sweep: its folder is free.
+    // The interrupted run ended with the sweep, so its folder is no longer locked.
     let said = sim(&["sweep", &folder.path("sweep.toml"), "--out", &out, "--jobs", "2"]).good();
     assert_eq!(said.lines().count(), left + 1, "{said}");
     assert_eq!(done(&out), 6);

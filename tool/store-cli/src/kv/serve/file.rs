@@ -1,4 +1,4 @@
-//! A file of `key value` lines that is read twice: counted, then loaded.
+//! A file of `key value` lines that is read twice: to count the pairs, and to load them.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek as _};
@@ -10,36 +10,37 @@ use remora_store::load::Pairs;
 
 use remora_options::output;
 
-/// A file that is read twice.
+/// A file of `key value` lines that can be read several times.
 pub struct Lines {
     file: File,
-    /// As errors call it.
+    /// Name for error messages.
     pub name: String,
 }
 
 impl Lines {
-    /// Of a file; of standard input for `-`, and of a pipe, by a copy, since neither can be read again.
+    /// Opens a file. Standard input (`-`) and pipes cannot be read twice and are copied to a temporary
+    /// file.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if the file cannot be read, or copied.
     pub fn open(path: &Path) -> Result<Lines> {
         let (mut input, name, _) = output::input(path)?;
         let is_file = path != Path::new("-") && path.metadata().is_ok_and(|about| about.is_file());
         let file = if is_file {
             File::open(path).with_context(|| format!("opening {name}"))?
         } else {
-            let mut copy = tempfile::tempfile().context("a file for a copy of what is read")?;
+            let mut copy = tempfile::tempfile().context("creating a temporary file for the input")?;
             std::io::copy(&mut input, &mut copy).with_context(|| format!("reading {name}"))?;
             copy
         };
         Ok(Lines { file, name })
     }
 
-    /// The pairs of a store that takes keys and values of so many bytes, from the beginning; `read` stands
-    /// between it and the file.
+    /// Returns the pairs from the beginning of the file. Longer keys or values than `max_key` and
+    /// `max_value` bytes are invalid lines. `read` wraps the file, for example with a progress bar.
     ///
     /// # Errors
-    /// The system's.
+    /// Fails if the file cannot be read again.
     pub fn pairs<R: Read>(
         &self,
         max_key: u32,
@@ -51,10 +52,10 @@ impl Lines {
         Ok(Pairs::new(BufReader::new(read(file))).limited(max_key as usize, max_value as usize))
     }
 
-    /// Counts them.
+    /// Adds all valid pairs to `contents`.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Fails if the file cannot be read.
     pub fn count(&self, max_key: u32, max_value: u32, contents: &mut Contents) -> Result<()> {
         let mut pairs = self.pairs(max_key, max_value, |file| file)?;
         while let Some(pair) = pairs.next_pair().with_context(|| format!("reading {}", self.name))? {
@@ -65,7 +66,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file in bytes.
     pub fn len(&self) -> u64 {
         self.file.metadata().map_or(0, |about| about.len())
     }

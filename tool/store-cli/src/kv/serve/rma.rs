@@ -1,4 +1,4 @@
-//! `remora serve kv --transport rma`: clients read the table by 1RMA, and store by calls over TLS.
+//! `remora serve kv --transport rma`: clients read the table by 1RMA, and store pairs by calls over TLS.
 
 use anyhow::{Context as _, Result, ensure};
 use remora_grants::Token;
@@ -12,14 +12,14 @@ use remora_verbs::Mode;
 use super::{ServeArgs, begins_with, load};
 use crate::rma::{refuse_shm, rotate};
 
-/// Serves until it is told to end.
+/// Serves until a signal ends the process.
 pub fn run(args: &ServeArgs) -> Result<()> {
-    ensure!(args.design == Design::Farm, "1RMA serves design farm: leave --design out");
-    ensure!(args.nicd.is_none(), "the NIC daemon lends no 1RMA: leave --nicd and --keep out");
+    ensure!(args.design == Design::Farm, "--transport rma supports only design farm: leave --design out");
+    ensure!(args.nicd.is_none(), "--transport rma needs its own NIC: leave --nicd and --keep out");
     refuse_shm(&args.port)?;
     let told = ending::readable()?;
     let (size, file) = begins_with::<FarmDesign>(args)?;
-    // Nobody polls for clients' reads: the engine has a thread.
+    // No thread of the server polls for the reads of clients, so the engine needs its own thread.
     let context = args.port.device()?.mode(Mode::Dedicated).open();
     let context = context.with_context(|| format!("opening a NIC with port {}", args.port.port.name()))?;
     let options = args.identity.options()?;
@@ -41,7 +41,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     rotate(args.identity.rotate, &told, |ahead| Ok(server.announce(ahead)?), || Ok(server.change_keys()?))
 }
 
-/// Says what clients must know.
+/// Prints what clients need to connect: address, fingerprint and token.
 fn tell(args: &ServeArgs, server: &RmaServer, token: Option<&Token>) {
     let (address, fingerprint) = (server.address().to_string(), server.fingerprint().to_string());
     let token = token.map(ToString::to_string);

@@ -1,4 +1,4 @@
-//! Remora clients of a cache, by the chains of its NIC.
+//! Remora clients of a cache, which read it through the chains of the server's NIC.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,8 @@ fn get(server: &Served, port: &str, key: &str) -> Ended {
     remora(&["cache", "get", key, "--connect", chains, "--port", port, "--explain"])
 }
 
-/// Nanoseconds that the thread which serves TCP has run: it is the process's first.
+/// Returns the CPU time in nanoseconds of the thread that serves TCP, which is the first thread of the
+/// process.
 fn worked(server: &Served) -> u64 {
     let pid = server.pid();
     let path = format!("/proc/{pid}/task/{pid}/schedstat");
@@ -25,7 +26,7 @@ fn worked(server: &Served) -> u64 {
     text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("nanoseconds")
 }
 
-/// The same, once it sleeps.
+/// Returns the CPU time of that thread once it is asleep.
 fn rested(server: &Served) -> u64 {
     let mut before = worked(server);
     loop {
@@ -54,7 +55,7 @@ fn is_served(port: &str) {
     assert_eq!(worked(&server), before, "the cache's own thread has not run");
     assert_eq!(talk.stat("cmd_get"), gets);
 
-    // What the chain does not find is asked for by TCP, and not there either.
+    // What the chain does not find is requested through TCP, where it does not exist either.
     let missing = get(&server, port, "shape");
     assert_eq!((missing.status, missing.out.as_str()), (1, ""));
     assert!(
@@ -64,7 +65,7 @@ fn is_served(port: &str) {
     );
     assert_eq!(talk.stat("cmd_get"), gets + 1);
 
-    // What TCP clients do is seen.
+    // Remora clients see the changes of TCP clients.
     assert_eq!(talk.tell("set colour 0 0 4\r\nblue"), "STORED");
     assert_eq!(get(&server, port, "colour").good(), "blue\n");
     assert_eq!(talk.tell("incr colour 1"), "CLIENT_ERROR cannot increment or decrement non-numeric value");
@@ -114,7 +115,7 @@ fn silent_connections_hold_up_no_client_of_chains() {
     }
 }
 
-/// A client that stays.
+/// A client that stays connected.
 struct Staying {
     pair: QueuePair,
     cq: CompletionQueue,
@@ -167,7 +168,7 @@ fn gets_go_on_after_the_cache_is_killed_where_a_daemon_keeps_its_chains() {
         assert_eq!(client.get("colour").as_deref(), Some("crimson"));
         assert_eq!(client.get("shape"), None);
     }
-    // The next one has the name, and begins empty.
+    // The next server uses the same tenant name and begins empty.
     let server = Served::remora(&words);
     assert_eq!(get(&server, "shm", "colour").status, 1);
     assert_eq!(server.talk().tell("set colour 5 0 4\r\nblue"), "STORED");
@@ -180,6 +181,6 @@ fn gets_go_on_after_the_cache_is_killed_where_a_daemon_keeps_its_chains() {
 #[test]
 fn what_is_wrong_with_a_get_is_one_line() {
     remora(&["cache", "get", "colour", "--connect", "127.0.0.1:1"])
-        .one_line("no cache takes Remora clients at 127.0.0.1:1");
-    remora(&["cache", "get", "two words"]).one_line("a key has 1 to 250 bytes, and no spaces");
+        .one_line("cannot connect to a cache at 127.0.0.1:1");
+    remora(&["cache", "get", "two words"]).one_line("a key has 1 to 250 bytes without spaces");
 }

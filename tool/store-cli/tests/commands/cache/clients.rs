@@ -1,5 +1,5 @@
-//! Clients that others wrote: libmemcached's tools and load generator, libraries for Python, Go and Node, one
-//! of which speaks meta commands alone.
+//! Third-party clients: libmemcached's tools and load generator, and libraries for Python, Go and Node, one
+//! of which uses meta commands only.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::Served;
 use crate::running::{Scratch, finish};
 
-/// A tool of libmemcached's, which `make setup` installs.
+/// Returns the command of a libmemcached tool, which `make setup` installs.
 fn tool(name: &str) -> Command {
     Command::new(name)
 }
@@ -41,18 +41,18 @@ fn libmemcacheds_tools_store_read_touch_and_remove() {
     assert_ne!(run("memcexist", &[&key]).status, 0);
 }
 
-/// The interpreter that `make setup` prepares, unless the environment names another.
+/// Returns the Python interpreter that `make setup` prepares, unless the environment names another one.
 fn python() -> PathBuf {
     let prepared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/python/bin/python3");
     std::env::var_os("REMORA_PYTHON").map_or(prepared, PathBuf::from)
 }
 
-/// The folder of the programs that use the libraries.
+/// Returns the folder of the client programs.
 fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
 }
 
-/// Both servers take the same program to its end: it asks for nothing that only one of them has.
+/// Runs the same program against Remora and against memcached, and checks that it succeeds with both.
 #[track_caller]
 fn passes_against_both(program: &dyn Fn(&Served) -> Command) {
     for server in [Served::remora(&[]), Served::memcached()] {
@@ -81,13 +81,13 @@ fn meta_memcache_does_all_it_can_by_meta_commands() {
 
 #[test]
 fn gomemcache_does_all_it_can() {
-    // Go's own installer does not put it on the path.
+    // Go's own installer does not add the compiler to PATH.
     let own = "/usr/local/go/bin/go";
     let compiler = if Path::new(own).exists() { own } else { "go" };
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gomemcache");
     let mut build = Command::new(compiler);
     build.current_dir(clients().join("go")).args(["build", "-mod=readonly", "-o"]).arg(&program);
-    // `make setup` brought its sources: nothing is asked of the network.
+    // `make setup` has downloaded the sources, so the build needs no network.
     finish(build.env("GOPROXY", "off").arg(".")).good();
     passes_against_both(&|server| {
         let mut command = Command::new(&program);

@@ -1,8 +1,7 @@
-//! The real memcached beside ours: the same commands, and the same answers to the byte.
+//! Sends the same commands to the real memcached and to Remora, and requires byte-identical answers.
 //!
-//! Left out is only what `docs/guides/cache.md` lists as different. The numbers for `cas` are each server's
-//! own: a
-//! command uses the one that its server gave, and answers are compared without them.
+//! Differences that `docs/guides/cache.md` lists are left out. Each server has its own `cas` numbers: a
+//! command uses the number of its own server, and answers are compared without them.
 
 use std::collections::BTreeMap;
 
@@ -12,31 +11,32 @@ use super::{Served, Talk};
 
 const KEYS: [&str; 8] = ["a", "b", "c", "n", "m", "noreply", "k\t\u{1}\u{e9}\u{ff}", "set"];
 
-/// A command, but for the number of a `cas`.
+/// A command, without the number of a `cas`.
 struct Asked {
     bytes: Vec<u8>,
-    /// Whose number comes where, and what is added to it.
+    /// Offset where a `cas` number is inserted, the key that the number belongs to, and what is added to
+    /// the number.
     unique: Option<(usize, &'static str, u64)>,
 }
 
 impl Asked {
-    /// Does it go without others? While we write a long one, nobody reads what is answered to those before
-    /// it. Of a `get` with a key that is none, memcached forgets what it was to answer to those before it.
-    /// For those that count see [`settle`].
+    /// Returns whether the command is sent without others. While a long command is being written, the test
+    /// reads no answers to earlier ones. After a `get` with an invalid key, memcached forgets its answers
+    /// to earlier commands of the batch. Commands that count are followed by [`settle`].
     fn goes_alone(&self) -> bool {
         self.bytes.len() > 4000
             || self.counts().is_some()
             || self.bytes.windows(251).any(|key| key.iter().all(|byte| *byte == b'k'))
     }
 
-    /// The key that it counts up or down.
+    /// Returns the key that the command increments or decrements, if it does.
     fn counts(&self) -> Option<&[u8]> {
         let mut words = self.bytes.split(|byte| matches!(byte, b' ' | b'\r' | b'\n'));
         words.next().filter(|verb| matches!(*verb, b"incr" | b"decr")).and(words.next())
     }
 }
 
-/// A server, and what it answered.
+/// A connection to one server, with the `cas` numbers that it has reported.
 struct Side {
     talk: Talk,
     uniques: BTreeMap<String, u64>,
@@ -56,7 +56,7 @@ impl Side {
         self.talk.send(&all);
     }
 
-    /// What was answered before the answer to `version`, without the numbers of `gets`.
+    /// Returns all answers before the answer to `version`, without the numbers of `gets`.
     fn answers(&mut self) -> Vec<u8> {
         self.talk.send(b"version\r\n");
         let mut all = Vec::new();
@@ -106,7 +106,8 @@ fn value(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Bytes that begin no number; no `-`, at which memcached stumbles anywhere behind a number beyond 2^63.
+/// Returns bytes that do not begin with a digit. They contain no `-`, because memcached refuses to count a
+/// number beyond 2^63 if a `-` follows anywhere behind it in its memory.
 fn binary(random: &mut Random) -> Vec<u8> {
     let bytes = (0..random.below(1500)).map(|_| random.bits() as u8);
     [b'v'].into_iter().chain(bytes.filter(|byte| *byte != b'-')).collect()
@@ -114,7 +115,7 @@ fn binary(random: &mut Random) -> Vec<u8> {
 
 const EXPIRIES: [&str; 9] = ["0", "0", "0", "1000", "2592000", "-1", "2592001", "1000000000", "2147483647"];
 
-/// A command that stores.
+/// Returns a random command that stores a value.
 fn storing(random: &mut Random) -> Asked {
     let verb = one_of(random, &["set", "set", "add", "replace", "append", "prepend", "cas"]);
     let (key, value) = (one_of(random, &KEYS), value(random));
@@ -149,7 +150,7 @@ fn retrieving(random: &mut Random) -> String {
     line
 }
 
-/// A command without a value.
+/// Returns a random command without a value.
 fn plain(random: &mut Random) -> String {
     let key = one_of(random, &KEYS);
     let quiet = one_of(random, &["", "", "", " noreply", " other", " two words"]);
@@ -200,8 +201,8 @@ fn command(random: &mut Random) -> Asked {
     Asked { bytes: format!("{}{end}", plain(random)).into_bytes(), unique: None }
 }
 
-/// The key of a count that memcached refused because the number there is above 2^63 and a `-` stands
-/// somewhere behind it in its memory: it looks past the number's end.
+/// Returns the key of an `incr` or `decr` that memcached refused because it read beyond the end of the
+/// number: the number exceeds 2^63, and a `-` stands somewhere behind it in memcached's memory.
 fn beyond_signed(batch: &[Asked], ours: &[u8], real: &[u8]) -> Option<String> {
     let [Asked { bytes, .. }] = batch else { return None };
     let line = String::from_utf8_lossy(bytes);
@@ -213,7 +214,7 @@ fn beyond_signed(batch: &[Asked], ours: &[u8], real: &[u8]) -> Option<String> {
     (refused && matches!(verb, "incr" | "decr") && before > 1 << 63).then(|| key.to_owned())
 }
 
-/// Asks both, and gives back what both answered.
+/// Sends the batch to both servers and returns their common answers. Fails if the answers differ.
 fn compare(sides: &mut [Side; 2], batch: &[Asked], seed: u64, round: u32) -> Vec<u8> {
     let [ours, real] = sides.each_mut().map(|side| {
         side.send(batch);
@@ -221,7 +222,7 @@ fn compare(sides: &mut [Side; 2], batch: &[Asked], seed: u64, round: u32) -> Vec
     });
     if ours != real {
         if let Some(key) = beyond_signed(batch, &ours, &real) {
-            // One of them counted and the other did not: what they have now differs.
+            // Only one of the servers has counted, so the values differ now and the item is deleted.
             let delete = [Asked { bytes: format!("delete {key}\r\n").into_bytes(), unique: None }];
             for side in sides {
                 side.send(&delete);
@@ -236,9 +237,8 @@ fn compare(sides: &mut [Side; 2], batch: &[Asked], seed: u64, round: u32) -> Vec
     real
 }
 
-/// Where a number became shorter memcached writes spaces behind it, unless at that moment another of its
-/// threads looks at the item: then the value becomes shorter. Ours has the spaces. Where the two differ in
-/// them, the item goes.
+/// Deletes the item if its values differ in trailing spaces. When a number becomes shorter, memcached pads
+/// it with spaces, unless another of its threads uses the item at that moment; Remora always pads it.
 fn settle(sides: &mut [Side; 2], key: &[u8]) {
     let plain = |verb: &[u8]| [Asked { bytes: [verb, key, b"\r\n"].concat(), unique: None }];
     let [ours, real] = sides.each_mut().map(|side| {
@@ -278,7 +278,7 @@ fn random_commands_are_answered_as_memcached_answers_them() {
             }
         }
     }
-    // Every answer that there is was given, many times.
+    // Every kind of answer occurred many times.
     for answer in [
         "STORED",
         "NOT_STORED",

@@ -1,9 +1,8 @@
-//! Meta commands: the real memcached beside ours, the same commands, and the same answers to the byte.
+//! Sends the same meta commands to the real memcached and to Remora, and requires byte-identical answers.
 //!
-//! Left out is only what `docs/guides/cache.md` lists as different. The numbers for `cas` are each server's
-//! own: a
-//! command uses those that its server gave, and answers are compared without them. Times are compared by the
-//! hundred seconds.
+//! Differences that `docs/guides/cache.md` lists are left out. Each server has its own `cas` numbers: a
+//! command uses the number of its own server, and answers are compared without them. Times are rounded
+//! to 100 seconds.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +10,14 @@ use remora_store::Random;
 
 use super::{Served, Talk};
 
-/// Keys, and what stands for them in base64.
+/// Keys and their base64 encodings.
 const KEYS: [(&str, &str); 4] = [("a", "YQ=="), ("bcd", "YmNk"), ("n", "bg=="), ("m1", "bTE=")];
 
 fn one_of<T: Copy>(random: &mut Random, all: &[T]) -> T {
     all[random.below(all.len() as u64) as usize]
 }
 
-/// What is asked: the number for `cas` of this key, and so much more, comes where the line has `UNIQUE`.
+/// A command. `UNIQUE` in its line stands for the `cas` number of `key` plus `more`.
 struct Asked {
     line: String,
     key: &'static str,
@@ -26,10 +25,10 @@ struct Asked {
     value: Option<String>,
 }
 
-/// For `R`: between the times of items, so that no clock's tick decides.
+/// Times for the flag `R`. They differ from the items' times, so that a clock tick cannot change an answer.
 const TIMES: [&str; 7] = ["0", "0", "1500", "6000", "-1", "x", ""];
 
-/// A flag with what may follow it.
+/// Returns a flag with a suitable argument.
 fn flag(random: &mut Random, letter: char) -> String {
     let token = match letter {
         'N' | 'T' => one_of(random, &["0", "0", "1000", "5000", "5000", "1000", "+1000", "-1", "x", ""]),
@@ -47,7 +46,7 @@ fn flag(random: &mut Random, letter: char) -> String {
     format!("{letter}{token}")
 }
 
-/// Some flags of those that a command has, now and then one that it has not, or one twice.
+/// Returns some flags of a command. Occasionally one is invalid or occurs twice.
 fn flags(random: &mut Random, usual: &[u8]) -> String {
     let mut all = String::new();
     for _ in 0..random.below(6) {
@@ -56,7 +55,7 @@ fn flags(random: &mut Random, usual: &[u8]) -> String {
         } else {
             one_of(random, usual)
         };
-        // Two of a kind are an error: seldom asked for.
+        // Two equal flags are an error, so most repetitions are left out.
         if letter == b'b' || (all.contains(&format!(" {}", char::from(letter))) && random.below(20) > 0) {
             continue;
         }
@@ -109,14 +108,14 @@ fn classic(random: &mut Random) -> Asked {
     Asked { line, key, more: 0, value: None }
 }
 
-/// A time is never quite the same.
+/// Rounds a time to 100 seconds, because both servers never answer at the same moment.
 fn hundreds(text: &str) -> i64 {
     let seconds: i64 = text.parse().expect("a time");
-    // What is past is counted from 2^32 there.
+    // memcached reports a time in the past as a number near 2^32.
     if seconds > i64::from(i32::MAX) { 0 } else { (seconds + if seconds > 0 { 50 } else { -50 }) / 100 }
 }
 
-/// A line without what is each server's own.
+/// Returns a line of an answer without the values that differ between servers.
 fn plain(line: &str) -> String {
     let debug = line.starts_with("ME ");
     let word = |word: &str| match word.split_at_checked(1) {
@@ -140,7 +139,7 @@ struct Side {
 }
 
 impl Side {
-    /// The number of a key; one that no item has, if there is none.
+    /// Returns the `cas` number of a key, or a number that no item has if there is no such key.
     fn unique(&mut self, key: &str) -> i64 {
         let line = self.talk.tell(&format!("mg {key} c u"));
         line.split(' ')
@@ -148,7 +147,7 @@ impl Side {
             .map_or(5, |number| number.parse().expect("a number"))
     }
 
-    /// All that is answered.
+    /// Sends a command and returns all lines of the answer.
     fn ask(&mut self, asked: &Asked) -> Vec<String> {
         let mut line = asked.line.clone();
         if line.contains("UNIQUE") {
@@ -182,7 +181,7 @@ fn random_meta_commands_are_answered_as_memcached_answers_them() {
     for seed in 0..300 {
         let (mut random, mut before) = (Random::new(seed), Vec::new());
         for side in &mut sides {
-            // The numbers for `cas` begin anew nowhere: one below is still above 0.
+            // `cas` numbers do not restart after this, so a number minus one is still above 0.
             side.talk.tell("flush_all");
         }
         for _ in 0..100 {
@@ -227,7 +226,7 @@ fn random_meta_commands_are_answered_as_memcached_answers_them() {
     }
 }
 
-/// Exchanges whose answers have no numbers of the servers' own.
+/// Compares commands whose answers contain no numbers that differ between servers.
 #[test]
 fn administration_is_answered_as_memcached_answers_it() {
     let (ours, real) = (Served::remora(&[]), Served::memcached());
@@ -249,8 +248,8 @@ fn administration_is_answered_as_memcached_answers_it() {
         "lru_crawler metadump x",
         "lru_crawler metadump 64",
         "lru_crawler metadump 1,x",
-        // memcached's thread ends some time later. What it answers to a crawl or to `enable` until then is
-        // not settled.
+        // memcached's crawler thread ends some time later, and until then its answers to a crawl or to
+        // `enable` vary.
         "lru_crawler disable",
         "cache_memlimit",
         "cache_memlimit x",
@@ -285,7 +284,7 @@ fn administration_is_answered_as_memcached_answers_it() {
     }
 }
 
-/// `lru_crawler metadump` of the same items, without times and numbers.
+/// Compares `lru_crawler metadump` of the same items, without times and numbers.
 #[test]
 fn a_dump_of_all_items_is_memcacheds() {
     let (ours, real) = (Served::remora(&[]), Served::memcached());

@@ -1,5 +1,4 @@
-//! `remora serve cache` as its clients meet it: real ones, a load generator, and beside it the real
-//! memcached.
+//! `remora serve cache` with real clients, a load generator, and the real memcached beside it.
 
 mod chains;
 mod clients;
@@ -16,23 +15,23 @@ use std::time::{Duration, Instant};
 
 use crate::running::command;
 
-/// A server that is killed at the end of its test.
+/// A cache server that is killed at the end of its test.
 pub struct Served {
     child: Child,
-    /// Where it listens.
+    /// TCP address of the server.
     pub address: String,
-    /// And for Remora clients.
+    /// Address for Remora clients, if the server has one.
     pub chains: Option<String>,
 }
 
 impl Served {
-    /// `remora serve cache` on a free port.
+    /// Starts `remora serve cache` on a free port.
     #[track_caller]
     pub fn remora(more: &[&str]) -> Served {
         Served::start(&[&["--listen", "127.0.0.1:0"], more].concat())
     }
 
-    /// `remora serve cache` with these options alone.
+    /// Starts `remora serve cache` with only these options.
     #[track_caller]
     pub fn start(more: &[&str]) -> Served {
         let mut command = command(&["serve", "cache"]);
@@ -45,18 +44,18 @@ impl Served {
             let said = lines.next().expect("another line");
             said.strip_prefix("Remora clients connect at ").expect(&said).to_owned()
         });
-        // What it says later must find a reader.
+        // A reader must drain later output, or the server would block.
         std::thread::spawn(move || lines.for_each(drop));
         Served { child, address, chains }
     }
 
-    /// The real memcached, which `make setup` installs.
+    /// Starts the real memcached, which `make setup` installs.
     #[track_caller]
     pub fn memcached() -> Served {
         Served::memcached_with(&[])
     }
 
-    /// With more options.
+    /// Starts the real memcached with further options.
     #[track_caller]
     pub fn memcached_with(more: &[&str]) -> Served {
         let port = remora_netns::free_port().expect("a port");
@@ -72,12 +71,12 @@ impl Served {
         Served { child, address, chains: None }
     }
 
-    /// The port alone.
+    /// Returns the port number of the TCP address.
     pub fn port(&self) -> &str {
         self.address.rsplit(':').next().expect("a port")
     }
 
-    /// A connection to it.
+    /// Opens a connection to the server.
     #[track_caller]
     pub fn talk(&self) -> Talk {
         let stream = TcpStream::connect(&self.address).expect("a connection");
@@ -86,28 +85,28 @@ impl Served {
         Talk { stream: BufReader::new(stream) }
     }
 
-    /// Its process.
+    /// Returns the process ID of the server.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The same, to be sent signals.
+    /// Returns the process of the server.
     pub fn child(&self) -> &Child {
         &self.child
     }
 
-    /// Waits until it has ended.
+    /// Waits until the server has ended.
     pub fn end(&mut self) -> ExitStatus {
         self.child.wait().expect("its end")
     }
 
-    /// `kill -9`.
+    /// Kills the server with SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().expect("its death");
         self.child.wait().expect("its end");
     }
 
-    /// Its end, when it comes by itself or by this signal.
+    /// Sends a signal, if one is given, and waits until the server has ended. Returns its exit status.
     pub fn ended(&mut self, signal: Option<&str>) -> std::process::ExitStatus {
         if let Some(signal) = signal {
             let mut kill = Command::new("kill");
@@ -123,7 +122,7 @@ impl Served {
         }
     }
 
-    /// Is it still there?
+    /// Returns whether the server still runs.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_none()
     }
@@ -136,7 +135,7 @@ impl Drop for Served {
     }
 }
 
-/// A connection, spoken to by hand.
+/// A connection that sends commands as text.
 pub struct Talk {
     stream: BufReader<TcpStream>,
 }
@@ -147,7 +146,7 @@ impl Talk {
         self.stream.get_mut().write_all(bytes).expect("it listens");
     }
 
-    /// The next line, its end included; nothing if the server hung up.
+    /// Returns the next line with its line end. Empty if the server has closed the connection.
     #[track_caller]
     pub fn line(&mut self) -> Vec<u8> {
         let mut line = Vec::new();
@@ -155,7 +154,7 @@ impl Talk {
         line
     }
 
-    /// So many bytes.
+    /// Reads exactly `count` bytes.
     #[track_caller]
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
@@ -163,14 +162,14 @@ impl Talk {
         bytes
     }
 
-    /// Says a line and takes one.
+    /// Sends a line and returns the first line of the answer.
     #[track_caller]
     pub fn tell(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n").as_bytes());
         String::from_utf8_lossy(&self.line()).trim_end().to_owned()
     }
 
-    /// One figure of `stats`.
+    /// Returns one number from `stats`.
     #[track_caller]
     pub fn stat(&mut self, name: &str) -> u64 {
         self.send(b"stats\r\n");

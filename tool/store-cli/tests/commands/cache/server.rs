@@ -1,4 +1,4 @@
-//! The server itself: its limits, its clients' manners, and what people get wrong.
+//! The cache server: its limits, misbehaving clients, and mistakes on the command line.
 
 use std::io::Read;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -34,8 +34,8 @@ fn more_clients_than_descriptors_are_told_with_their_limit() {
     let serve = "ulimit -n 100; exec \"$0\" serve cache --listen 127.0.0.1:0 --clients 1000";
     shell.args(["-c", serve, crate::running::binary()]).stdin(Stdio::null());
     finish(&mut shell)
-        .one_line("1000 clients take 1016 descriptors: raise `ulimit -Hn`, or serve --clients 84");
-    // A soft limit is raised.
+        .one_line("1000 clients need 1016 file descriptors: raise `ulimit -Hn`, or serve --clients 84");
+    // The server raises a soft limit by itself.
     let mut shell = std::process::Command::new("sh");
     let serve = "ulimit -S -n 64; exec \"$0\" serve cache --listen \"$1\" --clients 1000";
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -55,7 +55,7 @@ fn a_client_too_many_is_told_and_gets_a_place_when_one_left() {
     assert_eq!(third.line(), b"", "and hung up on");
     assert_eq!(first.stat("rejected_connections"), 1);
     drop(second);
-    // That the second left is seen before long, and only then is there a place.
+    // The server needs a moment to notice that the second client has left; only then is a place free.
     let mut tries = 0;
     while first.stat("curr_connections") > 1 {
         tries += 1;
@@ -89,7 +89,7 @@ fn a_client_that_does_not_read_stops_itself_and_nobody_else() {
     value.extend_from_slice(b"\r\n");
     slow.send(&value);
     assert_eq!(slow.line(), b"STORED\r\n");
-    // A hundred mebibytes are asked for, which no buffer holds.
+    // The request asks for 100 MiB of values, which no socket buffer can hold.
     slow.send(format!("get{}\r\n", " a".repeat(100)).as_bytes());
     assert_eq!(other.tell("set a 0 0 1\r\nx"), "STORED");
     assert_eq!(other.tell("delete a"), "DELETED");
@@ -103,7 +103,7 @@ fn a_client_that_does_not_read_stops_itself_and_nobody_else() {
                 assert!(bytes[..1_048_576].iter().all(|byte| *byte == b'v') && bytes.ends_with(b"\r\n"));
                 whole += 1;
             }
-            // Those that it asked for after the other client had stored another.
+            // These answers belong to requests after the other client had stored another value.
             other => assert!(matches!(other, b"VALUE a 0 1\r\n" | b"x\r\n"), "{other:?}"),
         }
     }
@@ -115,7 +115,8 @@ fn clients_that_go_in_the_middle_leave_nothing_behind() {
     let mut server = Served::remora(&["--memory", "2m"]);
     for round in 0..50 {
         let mut rude = server.talk();
-        // In a value on its way in, which takes most of the memory, in one on its way out, and in a line.
+        // The client disconnects within a value that it sends and that takes most of the memory, within one
+        // that it receives, and within a line.
         rude.send(
             [&b"set a 0 0 1048576\r\nxyz"[..], b"get b", b"\x80\x01\x02", b"get b b b b\r\nget"][round % 4],
         );

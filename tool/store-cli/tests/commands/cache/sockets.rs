@@ -1,5 +1,4 @@
-//! How clients come and are let go: a Unix socket, silent ones, browsers, and those that speak another
-//! protocol.
+//! Connections of cache clients: a Unix socket, silent clients, browsers, and clients of other protocols.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,7 +10,7 @@ use std::time::Duration;
 use super::Served;
 use crate::running::remora;
 
-/// A name for a socket, in a directory that goes with the test.
+/// A path for a socket, in a directory that is removed at the end of the test.
 struct Place(std::path::PathBuf);
 
 impl Place {
@@ -67,7 +66,7 @@ fn a_socket_that_a_killed_server_left_is_taken_over_and_anything_else_is_not() {
     assert!(fs::symlink_metadata(&path).is_ok(), "nobody removed it");
     let next = Served::start(&["--unix-socket", &path, "--listen", "127.0.0.1:0"]);
     assert_eq!(ask(&path, "version\r\n"), "VERSION 1.6.18\r\n");
-    // Both ways lead to one cache.
+    // Both sockets lead to the same cache.
     let address = next.address.split(' ').next().expect("an address");
     let mut tcp = TcpStream::connect(address).expect("a connection");
     tcp.write_all(b"set a 0 0 1 noreply\r\nx\r\nquit\r\n").expect("it listens");
@@ -112,14 +111,14 @@ fn a_client_that_waits_for_the_answer_to_a_refused_line_gets_it_and_goes_on() {
         assert!(answer.contains("ERROR"), "{line:?}: {answer:?}");
         assert_eq!(talk.tell("verbosity 1"), "OK", "{line:?}");
     }
-    // One that has said all that it had to say is answered, too.
+    // A client that has closed its sending side still gets an answer.
     let mut stream = TcpStream::connect(&server.address).expect("a connection");
     stream.write_all(b"set a 0 0 -1\r\n").expect("it listens");
     stream.shutdown(std::net::Shutdown::Write).expect("a connection");
     let mut all = String::new();
     stream.read_to_string(&mut all).expect("an answer");
     assert_eq!(all, "CLIENT_ERROR bad command line format\r\n");
-    // And one whose value comes later is hung up on.
+    // A client that sends the value of the refused line later is disconnected.
     let mut late = server.talk();
     late.send(b"set a 0 0 -1\r\n");
     std::thread::sleep(Duration::from_millis(20));
@@ -155,7 +154,7 @@ fn many_announced_values_evict_nothing() {
     let mut pins: Vec<_> = (0..64).map(|_| server.talk()).collect();
     for (n, pin) in pins.iter_mut().enumerate() {
         pin.send(format!("set pin{n} 0 0 1048000\r\n").as_bytes());
-        // And some bytes of it.
+        // The client then sends some bytes of the value.
         pin.send(&vec![b'p'; n * 1000]);
     }
     while talk.stat("bytes_read") < all.len() as u64 + 64 * 63 / 2 * 1000 {

@@ -1,15 +1,15 @@
-//! `scripts/memcached-suite`: what it says of tests that both servers pass, that only memcached passes, and
+//! `scripts/memcached-suite`: its report on tests that both servers pass, that only memcached passes, and
 //! that do not apply.
 //!
-//! memcached's own tests are in memcached's repository; these here stand in for them, and start servers as
-//! those do.
+//! memcached's own tests are in memcached's repository. The tests here replace them, and start servers in
+//! the same way.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::running::{Ended, finish};
 
-/// Starts a server by memcached's options, asks for two things, and compares.
+/// A test that starts a server with memcached's options, sends two requests and compares the answers.
 const TEST: &str = r#"
 use strict;
 use IO::Socket::INET;
@@ -32,7 +32,7 @@ print $said =~ /WORDS/ ? "ok 2 - settings\n" : "not ok 2 - settings\n";
 kill 9, $child;
 "#;
 
-/// A folder like a checkout of memcached's repository, removed at the end.
+/// A folder that looks like a checkout of memcached's repository. It is removed at the end.
 struct Checkout(PathBuf);
 
 impl Checkout {
@@ -74,12 +74,12 @@ fn what_both_servers_pass_is_as_many_and_what_does_not_apply_is_told() {
 
 #[test]
 fn a_file_in_which_memcached_passes_more_fails() {
-    // Threads are memcached's four.
+    // memcached has four threads by default.
     let checkout = Checkout::new("fewer", &[("fewer.t", &TEST.replace("WORDS", "num_threads 4"))]);
     let ended = checkout.run(&[]);
     assert_eq!(ended.status, 1, "{}", ended.out);
     assert!(ended.out.contains("1 FEWER") && ended.out.contains("2: settings"), "{}", ended.out);
-    // And one of which memcached passes nothing compares nothing.
+    // A test that memcached itself does not pass is not compared.
     let checkout = Checkout::new("nothing", &[("nothing.t", "print \"1..1\\nnot ok 1\\n\";")]);
     let ended = checkout.run(&[]);
     assert_eq!(ended.status, 1, "{}", ended.out);
