@@ -22,7 +22,8 @@ pub struct Args {
     /// source address of the default route for verbs programs].
     #[arg(long)]
     address: Option<OwnAddress>,
-    /// Network interface for the xdp port, which is opened there for a moment.
+    /// Network interface on which to open an xdp port as a test [default: list interfaces and their drivers
+    /// only].
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
     /// Metrics endpoint of a running program. Its counters are read twice, one second apart, and show where

@@ -60,7 +60,7 @@ pub struct Args {
     /// 1RMA command portals per user.
     #[arg(long, default_value_t = Limits::default().rma_portals, value_parser = whole::<usize>(0..=256))]
     rma_portals: usize,
-    /// 1RMA command slots per user. The NIC has 1024; users share its bandwidth in proportion to their
+    /// 1RMA command slots per user. The NIC has 1024; users share the NIC in proportion to their
     /// slots.
     #[arg(long, default_value_t = Limits::default().rma_slots, value_parser = natural::<usize>)]
     rma_slots: usize,
