@@ -10,7 +10,7 @@ pub enum TransportName {
     /// Reliable connections with go-back-N.
     #[default]
     Rc,
-    /// Reliable connections with IRN.
+    /// Reliable connections with IRN (selective retransmission).
     Irn,
     /// 1RMA, encrypted and without connections; for design farm over port udp or xdp.
     Rma,

@@ -42,7 +42,7 @@ pub struct ExerciseArgs {
     /// Seed of the random operations.
     #[arg(long, default_value_t = 1, value_parser = natural::<u64>)]
     pub seed: u64,
-    /// Seconds after which no further operation begins.
+    /// Seconds after which no further operation starts.
     #[arg(long, default_value_t = 10, value_parser = natural::<u64>)]
     pub seconds: u64,
     /// Number of operations after which no further one begins.

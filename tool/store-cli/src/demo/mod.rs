@@ -41,7 +41,7 @@ pub struct Args {
     /// Number of single GETs for each line of the table, and of GETs in groups of four.
     #[arg(long, default_value_t = 50_000, value_parser = whole::<u64>(1000..=100_000_000))]
     gets: u64,
-    /// Run over this port only.
+    /// Measure only this port [default: all ports that work here].
     #[arg(long)]
     port: Option<PortName>,
     /// Run over these transports only; irn and rma apply to design farm over port udp or xdp.

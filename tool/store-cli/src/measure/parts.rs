@@ -15,9 +15,9 @@ pub enum Verb {
     Get,
     /// Reads the record and then changes it, if it exists.
     GetToChange,
-    /// Write a new version of the record.
+    /// Writes a new version of the record.
     Put,
-    /// Write a record that was not there.
+    /// Writes a new record.
     Insert,
 }
 

@@ -19,7 +19,7 @@ use remora_store::kv::Machine;
 /// Size of a key-value benchmark: its records, values and operations.
 #[derive(Copy, Clone, Debug)]
 pub struct Plan {
-    /// Records in the table.
+    /// Number of records in the table.
     pub records: u64,
     /// Bytes of a value.
     pub value_len: u32,
@@ -57,12 +57,12 @@ pub struct Server {
     process: Process,
     /// Address on which the server listens.
     pub address: String,
-    /// Further words that the server printed: with 1RMA, its fingerprint and its token.
+    /// Further lines that the server printed: with 1RMA, its fingerprint and its token.
     pub more: Vec<String>,
 }
 
 impl Server {
-    /// Lines of a server that speaks 1RMA: its address, its fingerprint and its token.
+    /// Number of lines that a 1RMA server prints: address, fingerprint and token.
     const RMA_LINES: usize = 3;
 
     /// Starts a server on a link with its records loaded. The server displays its own progress.
@@ -305,7 +305,7 @@ struct Drive<'a> {
     parts: &'a mut Parts,
     book: &'a mut Book,
     pace: Pace,
-    /// The window is being refilled.
+    /// True while the window is being refilled.
     filling: bool,
     ended: u64,
     round_trips: u64,

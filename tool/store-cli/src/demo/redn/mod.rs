@@ -17,7 +17,7 @@ pub const SERVER: &str = "__chains";
 /// The program that serves each connection.
 const PROGRAM: &str = "get-two-parallel";
 
-/// Measures the same GETs as for all other systems.
+/// Measures the same GETs as the other systems do.
 pub(super) fn measure(testbed: &Testbed, link: usize, plan: &Plan) -> Result<Measured> {
     let gets = plan.operations;
     let server = Server::start_as(&[SERVER], testbed, link, plan)?;
