@@ -12,7 +12,8 @@
 //! - [`ycsb`]: the seeded workloads A to F of the Yahoo! Cloud Serving Benchmark.
 //! - [`load`]: the parser of `key value` lines, to load real data.
 //!
-//! `docs/guides/key-value.md` draws every layout byte by byte and explains how a torn read is detected.
+//! `docs/internals/stores/key-value.md` draws every layout byte by byte and explains how a torn read is
+//! detected.
 
 #![allow(
     clippy::too_many_arguments,

@@ -1,6 +1,6 @@
 //! The repair of a replica that has lost its memory. The replica replaces its previous incarnation, for
 //! which the others close the connections of all clients. Then it reads each block from f + 1 of them.
-//! `docs/guides/blocks.md` explains why nothing is lost.
+//! `docs/internals/stores/blocks.md` explains why nothing is lost.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! The recovery of transactions of dead FaRM clients, with the same result at all shards. Each shard
 //! recovers the clients whose connections it has closed. Two shards may recover the same client concurrently
-//! (`docs/guides/transactions.md`).
+//! (`docs/internals/stores/transactions.md`).
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -23,7 +23,7 @@ pub trait Machine {
     /// Removes the connection to a replica. No completion of that connection follows.
     ///
     /// All operations begin their phase again: the replica may return without its memory, so its earlier
-    /// answers do not count (`docs/guides/blocks.md`, empty replicas).
+    /// answers do not count (`docs/internals/stores/blocks.md`, empty replicas).
     fn disconnect(&mut self, now: Instant, replica: usize, connections: &mut impl Connections);
 
     /// Starts reading a block.

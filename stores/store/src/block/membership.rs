@@ -3,7 +3,7 @@
 //! A replica's memory ends with its process. So a new process is empty, and its operator says whether the
 //! store is new or exists. A *new* replica belongs to no store until all replicas are new at the same time.
 //! Then replica 0 begins the store. A replica that returns is *repaired* first, in a higher incarnation than
-//! all before it. `docs/guides/blocks.md` proves that nothing is lost.
+//! all before it. `docs/internals/stores/blocks.md` proves that nothing is lost.
 
 use super::numbers::Numbers;
 use super::{ClientId, MAX_REPLICAS};

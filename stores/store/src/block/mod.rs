@@ -7,7 +7,7 @@
 //! operation ends when a quorum of f + 1 replicas has answered; later answers are still processed. A
 //! replica's CPU takes part only in set-up and repair.
 //!
-//! `docs/guides/blocks.md` draws the layouts and explains why no acknowledged write is lost.
+//! `docs/internals/stores/blocks.md` draws the layouts and explains why no acknowledged write is lost.
 
 mod any_client;
 mod grant;

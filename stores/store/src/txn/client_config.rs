@@ -7,7 +7,7 @@ use crate::heap::Returns;
 /// The rules of a client. All but the first are faulty, for tests that must detect the fault.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Rules {
-    /// The rules of `docs/guides/transactions.md`.
+    /// The rules of `docs/internals/stores/transactions.md`.
     #[default]
     Proved,
     /// Reads are not validated.

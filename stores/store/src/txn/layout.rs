@@ -1,4 +1,5 @@
-//! The format of a key's slot, and of a version's buffer (`docs/guides/transactions.md` draws them).
+//! The format of a key's slot, and of a version's buffer (`docs/internals/stores/transactions.md` draws
+//! them).
 
 use super::timestamp::{Timestamp, TxState};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};

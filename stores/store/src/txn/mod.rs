@@ -2,7 +2,7 @@
 //!
 //! A [`Client`] has a window of transactions. Each of them reads and writes keys and then commits or aborts.
 //! A [`Shard`] is the table of one server, whose CPU takes no part in transactions.
-//! `docs/guides/transactions.md` draws the
+//! `docs/internals/stores/transactions.md` draws the
 //! table, states the rules and proves them.
 //!
 //! A key's slot (`layout.rs`) points to the buffer of its latest version, and the buffer says whether that

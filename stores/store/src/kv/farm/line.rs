@@ -10,7 +10,7 @@
 //!
 //! **An object's lines** are written once, before any slot points to them. All carry the version that its
 //! slot has. No two objects ever carry the same version (the counter has 32 bits; see
-//! `docs/guides/key-value.md`). When
+//! `docs/internals/stores/key-value.md`). When
 //! lines are reused, both versions of a line change before the rest of it does. A reader copies a line
 //! upwards or downwards. If it finds the expected version at both ends, it has read nothing newer in between.
 //!

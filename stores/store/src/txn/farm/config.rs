@@ -6,7 +6,7 @@ use crate::QueueNeeds;
 /// The rules of a client.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Rules {
-    /// The rules of `docs/guides/transactions.md`.
+    /// The rules of `docs/internals/stores/transactions.md`.
     #[default]
     Proved,
     /// Reads are not validated: a fault that tests must detect.

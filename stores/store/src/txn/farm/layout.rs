@@ -1,4 +1,5 @@
-//! The format of an index word, an object and a log entry (`docs/guides/transactions.md` draws them).
+//! The format of an index word, an object and a log entry (`docs/internals/stores/transactions.md` draws
+//! them).
 
 use crate::kv::checksum::crc64;
 use crate::words::{set_u32, set_u64, u32_at, u64_at};

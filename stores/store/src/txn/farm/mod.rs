@@ -4,7 +4,8 @@
 //! As in §8.1, two READs read a key: one of the index and one of its object. READs also validate keys that
 //! were only read. Lock and update are calls, which the shard's program executes. A client requests a lock
 //! by a WRITE of a log entry, which contains the new value, with immediate data. So an update request needs
-//! no data, and [`recover`] can end the transactions of a dead client. `docs/guides/transactions.md` draws
+//! no data, and [`recover`] can end the transactions of a dead client.
+//! `docs/internals/stores/transactions.md` draws
 //! the table, states
 //! the rules and proves them.
 //!
