@@ -17,7 +17,7 @@ struct ServiceAddress {
 /// The unspecified address, which peers cannot send to.
 const ANY: Address = Address([0; 16]);
 
-/// A listener.
+/// A listener: its handle, its address, and its backlog with the number of pending requests.
 #[derive(Copy, Clone, Debug)]
 struct Listening {
     handle: u64,
@@ -26,7 +26,7 @@ struct Listening {
     pending: u32,
 }
 
-/// All listeners.
+/// The listeners of a node, indexed by handle and by address.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     slots: Vec<Option<Listening>>,

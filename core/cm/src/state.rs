@@ -47,7 +47,7 @@ pub enum CmState {
 }
 
 impl CmState {
-    /// All states.
+    /// All states in the order of their declaration.
     pub const ALL: [CmState; 16] = [
         CmState::Idle,
         CmState::ReqSent,

@@ -85,7 +85,7 @@ pub(crate) use each;
 
 /// Access to an engine's NIC, port and memory, to create and change resources.
 pub struct Control<'a> {
-    /// The NIC.
+    /// The NIC that the engine drives.
     pub nic: &'a mut Nic,
     /// The port of the engine.
     pub port: &'a mut dyn Attach,

@@ -23,7 +23,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// All programs.
+    /// All programs that hold commands of `remora`.
     pub const ALL: [Program; 4] = [Program::Remora, Program::Store, Program::Sim, Program::Lab];
 
     /// Returns the name of the executable file.

@@ -81,7 +81,7 @@ const INCOMPLETE: i32 = 3;
 #[derive(clap::Args, Default)]
 #[group(skip)]
 struct ScenarioArgs {
-    /// Scenario file
+    /// File with the scenario
     #[arg(required = true)]
     scenario: Option<PathBuf>,
 

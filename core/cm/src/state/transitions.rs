@@ -13,7 +13,7 @@ const fn row(from: CmState, on: On, to: CmState) -> Transition {
     Transition { from, on, to }
 }
 
-/// All transitions.
+/// The transitions of both sides of a connection.
 pub(super) const TRANSITIONS: [Transition; 56] = {
     use CmState::*;
     use On::*;

@@ -7,7 +7,7 @@ use remora_cm::{CmEvent, Instant};
 
 use crate::node::{Mad, Node, SECOND, config};
 
-/// Marsaglia's xorshift.
+/// Pseudo-random numbers by Marsaglia's xorshift.
 pub struct Random(u64);
 
 impl Random {

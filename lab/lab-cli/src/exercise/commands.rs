@@ -1,4 +1,5 @@
-//! `remora kv exercise`, `remora block exercise`, `remora txn exercise` and `remora cache exercise`.
+//! The commands `remora kv exercise`, `remora block exercise`, `remora txn exercise` and `remora cache
+//! exercise`.
 
 use anyhow::{Result, ensure};
 use clap::Subcommand;
@@ -14,7 +15,7 @@ use super::cache::CacheExerciseArgs;
 use super::kv::run as record;
 use super::{ExerciseArgs, block, cache, txn};
 
-/// `remora kv`.
+/// Subcommands of `remora kv` that this program holds.
 #[derive(Subcommand)]
 pub enum KvCommand {
     /// Run random operations and record them for a linearizability checker.
@@ -32,7 +33,7 @@ pub enum KvCommand {
     },
 }
 
-/// `remora block`.
+/// Subcommands of `remora block` that this program holds.
 #[derive(Subcommand)]
 pub enum BlockCommand {
     /// Run random operations and record them for a linearizability checker.
@@ -47,7 +48,7 @@ pub enum BlockCommand {
     },
 }
 
-/// `remora txn`.
+/// Subcommands of `remora txn` that this program holds.
 #[derive(Subcommand)]
 pub enum TxnCommand {
     /// Run random transactions and record them for a serializability checker.
@@ -62,14 +63,14 @@ pub enum TxnCommand {
     },
 }
 
-/// `remora cache`.
+/// Subcommands of `remora cache` that this program holds.
 #[derive(Subcommand)]
 pub enum CacheCommand {
     /// Run random operations and record them for a linearizability checker.
     Exercise(CacheExerciseArgs),
 }
 
-/// `remora kv exercise`.
+/// Runs `remora kv exercise`.
 pub fn run_kv(command: KvCommand) -> Result<()> {
     let KvCommand::Exercise { target, exercise, value_len } = command;
     ensure!(
@@ -79,19 +80,19 @@ pub fn run_kv(command: KvCommand) -> Result<()> {
     with_design!(target.design, record(&target, &exercise, value_len))
 }
 
-/// `remora block exercise`.
+/// Runs `remora block exercise`.
 pub fn run_block(command: &BlockCommand) -> Result<()> {
     let BlockCommand::Exercise { target, exercise } = command;
     block::run(target, exercise)
 }
 
-/// `remora txn exercise`.
+/// Runs `remora txn exercise`.
 pub fn run_txn(command: &TxnCommand) -> Result<()> {
     let TxnCommand::Exercise { target, exercise } = command;
     txn::run(target, exercise, MAX_KEYS)
 }
 
-/// `remora cache exercise`.
+/// Runs `remora cache exercise`.
 pub fn run_cache(command: &CacheCommand) -> Result<()> {
     let CacheCommand::Exercise(args) = command;
     cache::run(args)

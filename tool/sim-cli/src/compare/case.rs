@@ -28,7 +28,7 @@ pub enum Kind {
     Incast,
     /// Mean completion time over all runs, and the share of flows with a similar time.
     Permutation,
-    /// Slowdowns.
+    /// Distribution of the slowdowns of all flows.
     Load,
 }
 
@@ -60,7 +60,7 @@ pub struct Case {
 
 /// A group of runs that are checked together.
 pub struct Reference {
-    /// Checked quantity.
+    /// Quantity that is compared.
     pub kind: Kind,
     /// Name of the other simulator.
     pub peer: &'static str,

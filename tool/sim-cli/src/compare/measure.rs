@@ -16,7 +16,7 @@ const STEP: u64 = 20_000_000;
 
 /// The results of Remora for one case.
 pub struct Measured {
-    /// Completed flows.
+    /// Flows that have finished in Remora's run.
     pub rows: Vec<Row>,
     /// Number of packets that were lost.
     pub lost: u64,

@@ -47,7 +47,7 @@ pub struct Comparison {
 pub enum Bound {
     /// Maximum difference from the other simulator's value, relative to that value.
     Within(f64),
-    /// Minimum value.
+    /// Minimum of the value, inclusive.
     AtLeast(f64),
 }
 
