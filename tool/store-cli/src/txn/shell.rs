@@ -110,7 +110,7 @@ impl Shell {
         }
         if std::mem::take(&mut self.given_up) {
             let words =
-                "nothing happened: the shards waited for it, to clear up behind a dead client; BEGIN again";
+                "nothing happened: the idle transaction delayed the recovery from a dead client; BEGIN again";
             return Ok(if line == Line::Abort { b"ABORTED".to_vec() } else { self.aborted(words) });
         }
         let step = match &line {

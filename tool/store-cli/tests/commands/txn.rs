@@ -384,7 +384,7 @@ fn a_transaction_that_the_shards_wait_for_is_given_up_and_its_client_stays() {
     // This is longer than shards wait for a client.
     std::thread::sleep(Duration::from_secs(8));
     let answer = shell.ask(&format!("GET {}", keys[0]));
-    assert!(answer.starts_with("ABORTED nothing happened: the shards waited for it"), "{answer}");
+    assert!(answer.starts_with("ABORTED nothing happened: the idle transaction delayed"), "{answer}");
     shell.transfer(&keys[0], &keys[1], 1);
     assert_eq!(shards.numbers(&keys), [99, 101]);
 }
