@@ -32,11 +32,11 @@ struct remora_rma_attr {
     uint32_t timeout_us;          /* for an operation in service: 1 to 4000000 */
 };
 
-/* Fills in the default attributes. Change from there. */
+/* Fills in the default attributes. Call it first, then change what differs. */
 int remora_rma_attr_default(struct remora_rma_attr *attr);
-/* The device speaks 1RMA from now on. EBUSY: it does so already. */
+/* Enables 1RMA on the device. EBUSY: it is enabled already. */
 int remora_open_rma(struct remora_context *context, const struct remora_rma_attr *attr, struct remora_rma **rma);
-/* Its regions and portals go on until each is gone. */
+/* Closes the handle. Regions and portals stay in use until they are destroyed. */
 int remora_close_rma(struct remora_rma *rma);
 
 /* ---- regions and grants ---- */
@@ -53,24 +53,25 @@ int remora_rma_region_id(const struct remora_rma_region *region, uint32_t *id);
 /* Gives the region another key; NULL: a random one. Grants under the old one fail from now on. */
 int remora_rma_set_key(struct remora_rma_region *region, const void *key);
 
-/* Who a client is for servers. It is no secret: send it as it is, to a machine of the same byte order. */
+/* The identity of a client, from which a server derives its keys. It is no secret. Send the bytes as they are,
+ * to a machine of the same byte order. */
 struct remora_rma_identity {
     uint8_t address[16]; /* IPv6, or IPv4 mapped into it */
     uint32_t pid;
     uint32_t incarnation;
 };
 
-/* A region's place and a client's keys. Its bytes have a byte order of their own, and Rust programs take them
+/* The address of a region and the keys of one client. The byte order is fixed, so Rust programs can read it
  * (Grant::from_bytes). */
 struct remora_rma_grant {
     uint8_t bytes[78];
 };
 
-/* Derives the keys of this client for operations of these rights. `key`: the region's key that they come
- * from, such as the next one; NULL: its present one. */
+/* Derives the keys of a client for operations with these rights. `key` is the region's key to derive from, such
+ * as the next one; NULL: the present one. */
 int remora_rma_grant(const struct remora_rma_region *region, const struct remora_rma_identity *client,
                      uint32_t rights, const void *key, struct remora_rma_grant *grant);
-/* Bytes of the region that was granted. */
+/* Returns the length of the granted region in bytes. */
 int remora_rma_grant_length(const struct remora_rma_grant *grant, uint64_t *length);
 /* Port xdp: finds the way to the server, once before the first operation. EHOSTUNREACH. Port udp needs none.
  * Over shm a connected queue pair between the two devices makes it. */
@@ -82,7 +83,7 @@ int remora_rma_reach(struct remora_rma *rma, const struct remora_rma_grant *gran
  * that are free. */
 int remora_rma_create_portal(struct remora_rma *rma, struct remora_pd *pd, uint32_t slots,
                              struct remora_rma_portal **portal);
-/* What is under way ends without completions. */
+/* Destroys a portal. Transfers in progress end without completions. */
 int remora_rma_destroy_portal(struct remora_rma_portal *portal);
 int remora_rma_identity(const struct remora_rma_portal *portal, struct remora_rma_identity *identity);
 
@@ -100,19 +101,19 @@ struct remora_rma_wr {
     uint64_t remote_offset;
     uint64_t length;     /* at least 1, as long as both regions allow */
     uint32_t opcode;     /* REMORA_RMA_* */
-    uint32_t bulk;       /* 1: of the class that leaves others go first */
-    uint32_t timeout_ms; /* NACKs and timeouts are tried again for so long; 0: they end the transfer */
+    uint32_t bulk;       /* 1: bulk class, which yields to other transfers */
+    uint32_t timeout_ms; /* time for repeating commands after NACKs and timeouts; 0: no repetition */
 };
 
-/* Begins a transfer. EINVAL: the bytes lie outside of a region. ENOMEM: 1024 are under way, poll. */
+/* Begins a transfer. EINVAL: the bytes lie outside of a region. ENOMEM: 1024 transfers are in progress; poll. */
 int remora_rma_post(struct remora_rma_portal *portal, const struct remora_rma_wr *wr);
 
 enum {
     REMORA_RMA_OK = 0,
     REMORA_RMA_AUTHENTICATION_FAILURE = 1, /* the server has another key for this region, or no such region */
-    REMORA_RMA_NACK = 2,                   /* the server has too much to do */
-    REMORA_RMA_TIMEOUT = 3,                /* no end in time: a write may have taken effect, in part or whole */
-    REMORA_RMA_DISPATCH_TIMEOUT = 4,       /* never sent: the own window was full */
+    REMORA_RMA_NACK = 2,                   /* the server is overloaded */
+    REMORA_RMA_TIMEOUT = 3,                /* no answer in time: a write may have taken partial effect */
+    REMORA_RMA_DISPATCH_TIMEOUT = 4,       /* never sent: the local window was full */
     REMORA_RMA_ACCESS_ERROR = 5,           /* the region lacks the right, or the bytes lie outside of it */
     REMORA_RMA_LOCAL_ERROR = 6             /* the local region is gone, or of another domain */
 };
@@ -126,7 +127,7 @@ struct remora_rma_wc {
 /* Takes transfers that have ended, in any order, at most 64 at a time; returns their number, or a negative
  * errno. Transfers go on while the program polls. */
 int remora_rma_poll(struct remora_rma_portal *portal, int count, struct remora_rma_wc *wc);
-/* Polls until there is one; -ETIMEDOUT. */
+/* Polls until at least one transfer has ended; -ETIMEDOUT if none ends in time. */
 int remora_rma_wait(struct remora_rma_portal *portal, int count, struct remora_rma_wc *wc, uint32_t timeout_ms);
 
 #ifdef __cplusplus

@@ -27,17 +27,17 @@ int remora_destroy_answers(struct remora_answers *answers);
  * not been taken. EOPNOTSUPP: the peer did not agree. ENOTCONN. */
 int remora_post_rpc(uint64_t op, struct remora_qp *qp, struct remora_answers *answers, const void *parameters,
                     uint32_t size, uint32_t *tag);
-/* Gives it bytes of registered memory, which must not change until the answer has come. The bytes of the
- * answer, if it has some, go to the buffer of the remora_post_rpc before. */
+/* Sends registered memory to the kernel. The bytes must not change until the answer has arrived. The bytes of
+ * the answer, if any, go to the buffer of the preceding remora_post_rpc. */
 int remora_post_rpc_write(uint64_t op, struct remora_qp *qp, struct remora_answers *answers, const void *origin,
                           uint32_t size, uint32_t lkey, uint32_t *tag);
 
-enum { /* from 64 on: the kernel's own */
+enum { /* values from 64 on are defined by the kernel */
     REMORA_KERNEL_DONE = 0,
     REMORA_KERNEL_MISS = 1,
     REMORA_KERNEL_NONE = 2, /* no kernel has this op-code */
     REMORA_KERNEL_BAD_PARAMS = 3,
-    REMORA_KERNEL_ACCESS = 4, /* an address led it to memory that it has no right to */
+    REMORA_KERNEL_ACCESS = 4, /* an address points to memory that the kernel may not access */
     REMORA_KERNEL_TOO_LONG = 5,
     REMORA_KERNEL_NO_ROOM = 6, /* the answer is longer than its buffer */
     REMORA_KERNEL_INCONSISTENT = 7,
