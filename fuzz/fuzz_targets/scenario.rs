@@ -3,10 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_scenario::format::hpcc::config::Config;
-use remora_scenario::format::hpcc::translation::{Parts, scenario};
-use remora_scenario::format::hpcc::{cdf, flows, outputs, topology, trace};
-use remora_scenario::format::{htsim, own};
+use remora_import::hpcc::config::Config;
+use remora_import::hpcc::translation::{Parts, scenario};
+use remora_scenario::format::hpcc::outputs;
+use remora_import::hpcc::{cdf, flows, topology, trace};
+use remora_import::htsim;
+use remora_scenario::format::own;
 use remora_scenario::{Read, Scenario, ScenarioError, Source};
 
 /// Returns the value, if there is one. Warnings and errors must have one line each, and be few.

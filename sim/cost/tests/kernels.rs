@@ -17,8 +17,8 @@ fn modelled(numbers: &[Number], name: &str) -> f64 {
     numbers.iter().find(|number| path(number) == name).unwrap_or_else(|| panic!("no {name}")).modelled
 }
 
-/// Numbers of the paper's text, with the error in thousandths. `docs/internals/notes/2026-11-strom.md` explains
-/// the larger errors.
+/// Numbers of the paper's text, with the error in thousandths. `docs/internals/notes/2026-11-strom.md`
+/// explains the larger errors.
 const STATED: [(&str, i64); 8] = [
     ("Figure 5b, READ, 1048576", -14),
     ("Figure 5b, WRITE, 1048576", -14),

@@ -1,13 +1,13 @@
 //! Scenarios: which traffic runs over which simulated network, with which NICs and switches.
 //!
-//! [`mod@format`] reads and writes the files of HPCC, ConWeave and htsim, and Remora's own TOML; each of them
-//! becomes a [`Scenario`]. [`workload`] generates flows, [`run`] runs a scenario, and [`record`] turns what
+//! [`mod@format`] reads and writes Remora's own TOML, which becomes a [`Scenario`]; the crate `remora-import`
+//! reads the files of HPCC, ConWeave and htsim. [`workload`] generates flows, [`run`] runs a scenario, and [`record`] turns what
 //! happens into output files. This crate works on strings and values only: it opens no files, starts no
 //! threads and reads no clock.
 
-mod error;
+pub mod error;
 pub mod experiment;
-mod flow;
+pub mod flow;
 pub mod format;
 mod hash;
 pub mod path;
@@ -16,7 +16,7 @@ pub mod run;
 pub mod scenario;
 pub mod setup;
 pub mod sweep;
-mod tokens;
+pub mod tokens;
 pub mod units;
 mod window;
 pub mod workload;

@@ -6,6 +6,7 @@ use crate::units::{WholeError, whole};
 /// A word.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
+    /// Characters of the word.
     pub text: &'a str,
     /// Line number, from 1.
     pub line: u32,

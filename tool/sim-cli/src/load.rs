@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use remora_import::hpcc::{config::Config, flows, topology, trace, translation};
+use remora_import::{files, htsim, paths, supply};
 use remora_scenario::format::change::{self, Change};
-use remora_scenario::format::hpcc::{config::Config, flows, topology, trace, translation};
-use remora_scenario::format::{files, htsim, own, paths, supply};
+use remora_scenario::format::own;
 use remora_scenario::scenario::{Balance, ControlName};
 use remora_scenario::{FILE_MAX, Scenario, Source, Warning};
 

@@ -5,10 +5,10 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use remora_import::htsim;
 use remora_options::output;
 use remora_scenario::format::hpcc::Dialect;
 use remora_scenario::format::hpcc::outputs::FctLine;
-use remora_scenario::format::htsim;
 use remora_scenario::format::own;
 use remora_scenario::run::{Row, Run};
 use remora_scenario::scenario::{OutputFormat, Scenario};

@@ -50,7 +50,7 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
 
 /// All crates of the workspace, top to bottom: calls go down the list, and a crate names only crates below
 /// it.
-pub const LAYERS: [Layer; 36] = [
+pub const LAYERS: [Layer; 37] = [
     // Commands of the laboratory; what they run is in `bench` and `store-cli`.
     impure("lab", "lab-cli", false),
     // Every benchmark and figure.
@@ -65,7 +65,10 @@ pub const LAYERS: [Layer; 36] = [
     Layer { names_only: Some(&[]), ..impure("lab", "check", false) },
     // Style as a test: it reads the repository and names no crate of it.
     Layer { names_only: Some(&[]), ..impure("tool", "tidy", false) },
-    Layer { names_only: Some(&["scenario", "host", "options", "plot"]), ..impure("tool", "sim-cli", false) },
+    Layer {
+        names_only: Some(&["import", "scenario", "host", "options", "plot"]),
+        ..impure("tool", "sim-cli", false)
+    },
     Layer {
         names_only: Some(&[
             "chain", "store", "members", "service", "netns", "host", "verbs", "grants", "options", "plot",
@@ -80,6 +83,8 @@ pub const LAYERS: [Layer; 36] = [
     Layer { names_only: Some(&["options"]), ..impure("tool", "plot", false) },
     // Options, numbers, files, tables and signals of every program.
     Layer { names_only: Some(&["port", "host", "verbs"]), ..impure("tool", "options", false) },
+    // The files of other simulators, as scenarios.
+    Layer { names_only: Some(&["fabric", "scenario"]), reproducible: true, ..impure("sim", "import", false) },
     // Texts in, values out: which traffic runs on which network.
     Layer {
         names_only: Some(&["wire", "transport", "nic", "fault", "fabric"]),
@@ -178,7 +183,7 @@ impl Layer {
 }
 
 /// The crates that any crate's tests may name: the simulation, its cipher, and the checkers of histories.
-const FOR_TESTS: [&str; 6] = ["fault", "fabric", "conformance", "check", "netns", "cipher"];
+const FOR_TESTS: [&str; 7] = ["import", "fault", "fabric", "conformance", "check", "netns", "cipher"];
 
 /// Returns the layer of the given name.
 pub fn find(name: &str) -> Option<&'static Layer> {

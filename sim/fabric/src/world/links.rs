@@ -256,8 +256,8 @@ impl Links {
         self.frames.keep(id, true, len);
     }
 
-    /// Makes a frame that no NIC sent reach the end of the first link at time `arrival`. Frames are truncated to
-    /// 65,535 bytes.
+    /// Makes a frame that no NIC sent reach the end of the first link at time `arrival`. Frames are truncated
+    /// to 65,535 bytes.
     pub fn inject(&mut self, arrival: Instant, from: usize, to: usize, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
         let port = self.port(from, to);

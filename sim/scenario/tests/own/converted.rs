@@ -1,11 +1,12 @@
 //! A file of another simulator and its conversion are equal scenarios.
 
 use crate::text;
-use remora_scenario::format::hpcc::config::Config;
-use remora_scenario::format::hpcc::translation::{Parts, scenario};
-use remora_scenario::format::hpcc::{flows, topology};
+use remora_import::hpcc::config::Config;
+use remora_import::hpcc::translation::{Parts, scenario};
+use remora_import::hpcc::{flows, topology};
+use remora_import::htsim;
+use remora_scenario::format::own;
 use remora_scenario::format::own::{parse, to_toml};
-use remora_scenario::format::{htsim, own};
 use remora_scenario::{Scenario, Source};
 
 #[track_caller]

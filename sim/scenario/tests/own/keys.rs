@@ -1,6 +1,6 @@
 use crate::text;
+use remora_import::{Need, files, supply};
 use remora_scenario::format::own::{parse, to_toml};
-use remora_scenario::format::{Need, files, supply};
 use remora_scenario::scenario::{
     Balance, Buffering, Charging, ControlName, Failure, Network, Payload, QueuePairs, Red, TransportName,
 };

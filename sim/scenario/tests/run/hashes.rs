@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use remora_fabric::network::KeyedHash;
 use remora_fabric::topology::Routes;
+use remora_import::hpcc::{flows, topology};
+use remora_import::paths::parse;
 use remora_scenario::Source;
 use remora_scenario::format::hpcc::outputs::address;
-use remora_scenario::format::hpcc::{flows, topology};
-use remora_scenario::format::paths::parse;
 use remora_scenario::record::{Frame, FrameBytes, Output, PortName, RecordConfig, Sink};
 use remora_scenario::scenario::{Balance, Hash};
 

@@ -1,8 +1,8 @@
 //! Given paths, and their tables.
 
 use super::*;
+use remora_import::paths::parse;
 use remora_scenario::Source;
-use remora_scenario::format::paths::parse;
 use remora_scenario::scenario::{Balance, GivenPath, Transport, TransportName};
 
 /// Runs two flows from one rack to another pod over these switches above their ToR. Returns their slowdowns.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use remora_import::htsim::times;
 use remora_scenario::format::change::Change;
 use remora_scenario::format::hpcc::outputs::{FctLine, parse_fct};
-use remora_scenario::format::htsim::times;
 use remora_scenario::{Flow, Source};
 
 use super::super::{ScenarioArgs, load};
