@@ -23,7 +23,7 @@ from .servers import Failed
 
 ADDRESS = "127.90.39.1"
 PORT = 4791
-VERSION = 7
+VERSION = 8
 # The users of the guest that means harm, and of one at work.
 HARMS, WORKS = 61001, 61002
 KINDS = {"steals-from-owner": None, "steals-from-guest": WORKS, "forged-mads": None}
@@ -39,8 +39,8 @@ def borrow():
     broker = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     broker.settimeout(5)
     broker.connect(f"\0remora-broker/{ADDRESS}:{PORT}")
-    ip = b"\0" * 10 + b"\xff\xff" + socket.inet_aton(ADDRESS) + bytes(4)
-    broker.send(struct.pack("<BQH", 1, int.from_bytes(b"RemoraBr", "little"), VERSION) + ip + bytes(3))
+    ip = b"\0" * 10 + b"\xff\xff" + socket.inet_aton(ADDRESS) + bytes(1)
+    broker.send(struct.pack("<BQH", 1, int.from_bytes(b"RemoraBr", "little"), VERSION) + ip + bytes(2))
     reply, descriptors, _, _ = socket.recv_fds(broker, 2048, 8)
     if reply[0] != 2:
         raise Failed(reply[3:].decode(errors="replace"))

@@ -4,13 +4,15 @@ import os
 import socket
 import struct
 
+from .postcard import number, numbers
+
 MAGIC = b"RemoraNd"
-VERSION = 4
+VERSION = 5
 # Kinds of requests and replies.
-ATTACH, ALLOCATE, CREATE_CQ, CREATE_QP = 1, 4, 8, 11
+ALLOC_DOMAIN, ATTACH, ALLOCATE, CREATE_CQ, CREATE_QP = 0, 1, 5, 9, 12
 REFUSED = 1
 # A protection domain.
-DOMAIN = bytes([2])
+DOMAIN = bytes([ALLOC_DOMAIN])
 
 
 def text(value):
@@ -19,20 +21,21 @@ def text(value):
 
 def region(domain, size):
     """A region of so many bytes, with local writes, without a name."""
-    return struct.pack("<BIQI", ALLOCATE, domain, size, 1) + text(b"")
+    return numbers(ALLOCATE, domain, size, 1) + text(b"")
 
 
 def queue(depth):
     """A completion queue."""
-    return struct.pack("<BIIQB", CREATE_CQ, depth, 0, 7, 0)
+    return numbers(CREATE_CQ, depth, 0, 7, 0)
 
 
 def pair(domain, cq):
     """A reliable connection with 16 work requests in each queue."""
-    sizes = struct.pack("<6I", 16, 16, 1, 1, 0, 1024)
-    flags = bytes([4, 4, 14, 7, 7, 12, 0, 0, 0, 0, 0, 0])
-    rest = struct.pack("<I", 1) + text(b"") + struct.pack("<Q", 1000)
-    return struct.pack("<BIIIB", CREATE_QP, domain, cq, cq, 0) + sizes + flags + rest
+    sizes = numbers(16, 16, 1, 1, 0, 0, 1, 1024)
+    flags = bytes([4, 4, 14, 7, 7, 12, 0, 0, 0])
+    private_data, seconds, nanoseconds, lasting, qkey, fetching = 0, 1, 0, 0, 0, 0
+    rest = numbers(private_data, seconds, nanoseconds, lasting, qkey, fetching)
+    return numbers(CREATE_QP, domain, cq, cq, 0) + sizes + flags + rest
 
 
 class Program:
@@ -58,7 +61,7 @@ class Program:
     def ask(self, request):
         """The number in the reply; None: it was refused."""
         packet = self.exchange(request)
-        return None if packet[0] == REFUSED else struct.unpack_from("<I", packet, 1)[0]
+        return None if packet[0] == REFUSED else number(packet, 1)
 
     def end(self):
         self.socket.close()

@@ -12,18 +12,24 @@ import struct
 import time
 import zlib
 
+from .postcard import number, numbers, skip
+
 PEER = "127.90.39.2"
 ADDRESS, PORT = "127.90.39.1", 4791
 # Port of the listener in RDMA_PS_TCP.
 LISTENS = 7174
-VERSION = 7
+VERSION = 8
+# Numbers of the broker's messages (api/broker/src/message.rs), of those of its connection manager, and of a reply.
+OPEN_CM, CM = 7, 15
+CREATE_CHANNEL, CREATE_ID, BIND, LISTEN, ACCEPT, DESTROY = 0, 1, 2, 3, 5, 10
+FAILED = 5
 # MADs a second. At several times as many the sender takes a processor from the program at work.
 RATE = 5000
 BURST = 100
 GUID = 0x5EED
 REQ, REJ, REP, RTU, DREQ, DREP = 0x10, 0x12, 0x13, 0x14, 0x15, 0x16
 # Kinds of events of an ID (api/broker/src/message/id_event.rs).
-REQUESTED, ESTABLISHED = 1, 3
+REQUESTED, ESTABLISHED = 0, 2
 # Communication IDs of the peer's connections from before, and how many there are.
 # Newcomers count on from the next.
 FIRST, KEPT = 0xABC000, 4
@@ -111,26 +117,26 @@ class Program:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(5)
         self.socket.connect(f"\0remora-broker/{ADDRESS}:{PORT}")
-        self.ask(struct.pack("<BQH", 0x40, int.from_bytes(b"RemoraBr", "little"), VERSION))
-        reply, descriptors = self.ask(b"\x41")
+        self.ask(struct.pack("<BQH", OPEN_CM, int.from_bytes(b"RemoraBr", "little"), VERSION))
+        reply, descriptors = self.ask(bytes([CM, CREATE_CHANNEL]))
         self.channel = socket.socket(fileno=descriptors[0])
-        reply, _ = self.ask(struct.pack("<BIB", 0x42, struct.unpack_from("<I", reply, 1)[0], 6))
-        listener = struct.unpack_from("<Q", reply, 1)[0]
-        self.ask(struct.pack("<BQ", 0x43, listener) + gid(ADDRESS) + struct.pack("<IHB", 0, LISTENS, 0))
-        self.ask(struct.pack("<BQI", 0x44, listener, 0))
+        reply, _ = self.ask(numbers(CM, CREATE_ID, number(reply, 2), 6))
+        listener = number(reply, 2)
+        self.ask(numbers(CM, BIND, listener) + gid(ADDRESS) + numbers(0, LISTENS, 0))
+        self.ask(numbers(CM, LISTEN, listener, 0))
 
     def ask(self, words):
         self.socket.send(words)
         reply, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 4)
-        if reply[0] == 0x45 or reply[0] < 0x40:
-            raise OSError(f"the broker refuses message {words[0]:#x}: {reply[:80]!r}")
+        if reply[0] != CM or reply[1] == FAILED:
+            raise OSError(f"the broker refuses message {words[:2]!r}: {reply[:80]!r}")
         return reply, descriptors
 
-    def accept(self, number):
-        self.ask(struct.pack("<BQ6BIIB", 0x46, number, 1, 1, 0, 7, 7, 0, QPN, 1, 0))
+    def accept(self, cm_id):
+        self.ask(numbers(CM, ACCEPT, cm_id, 1, 1, 0, 7, 7, 0, QPN, 1, 0))
 
-    def destroy(self, number):
-        self.ask(struct.pack("<BQ", 0x4B, number))
+    def destroy(self, cm_id):
+        self.ask(numbers(CM, DESTROY, cm_id))
 
 
 class Connections:
@@ -173,12 +179,12 @@ class Connections:
     def heard(self):
         """Takes one event: accepts each request. An ID that has become established, if it has not been the storm's."""
         data = self.program.channel.recv(4096)
-        kind, number = data[0], struct.unpack_from("<Q", data, 1)[0]
+        cm_id, kind = number(data, 0), data[skip(data, 0)]
         if kind == REQUESTED:
-            self.program.accept(number)
+            self.program.accept(cm_id)
         elif kind == ESTABLISHED:
-            return number
-        elif number in self.kept:
+            return cm_id
+        elif cm_id in self.kept:
             self.ended.append(f"event {kind}")
         return None
 

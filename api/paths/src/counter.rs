@@ -6,9 +6,9 @@ use std::mem::MaybeUninit;
 use crate::rewrite::{PATH_MAX, folder};
 
 /// The message kind, the magic bytes and the version of the broker's protocol (`api/broker/src/message.rs`).
-const KIND: u8 = 7;
+const KIND: u8 = 8;
 const MAGIC: &[u8; 8] = b"RemoraBr";
-const VERSION: u16 = 7;
+const VERSION: u16 = 8;
 /// The kind of the reply that carries a file descriptor.
 const FILE: u8 = 8;
 /// The symbolic link in the tree whose target is the name of the broker's abstract socket.
@@ -205,7 +205,7 @@ mod tests {
     fn a_request_is_a_packet_of_the_brokers_grammar() {
         let mut packet = [0; 128];
         let len = emit(b"counters/x", &mut packet).unwrap();
-        assert_eq!(&packet[..len], b"\x07RemoraBr\x07\x00\x0a\x00counters/x");
+        assert_eq!(&packet[..len], b"\x08RemoraBr\x08\x00\x0a\x00counters/x");
         assert_eq!(emit(&[b'x'; 116], &mut packet), None, "no counter has such a name");
     }
     /// Regression: the preload library took any descriptor from any process that had the name of a dead

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The kind of a NIC's port.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum PortKind {
     /// Rings in shared memory.
     Shm,

@@ -30,6 +30,7 @@ use remora_port::Peer;
 use remora_port::shm::{Admit, Link};
 use remora_wire::{Psn, Qpn};
 use rustix::fd::OwnedFd;
+use serde::{Deserialize, Serialize};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -112,12 +113,24 @@ impl Side<'_> {
     }
 }
 
+crate::sent_as! {
+    peer: Peer as u32, |peer| peer.0, |number| Some(Peer(number));
+    hello: Hello as Vec<u8>, |hello| Message::Request(hello.clone()).emit(), |bytes| {
+        match Message::parse(&bytes) {
+            Ok(Message::Request(hello)) => Some(hello),
+            _ => None,
+        }
+    };
+}
+
 /// The agreement of both sides, from the point of view of one of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
     /// The port's number of the peer. This queue pair is counted as a user of the peer.
+    #[serde(with = "peer")]
     pub peer: Peer,
     /// The first message of the other side.
+    #[serde(with = "hello")]
     pub remote: Hello,
     /// Path MTU in bytes: the smaller of both sides' values.
     pub path_mtu: u32,

@@ -10,6 +10,7 @@ mod attendant;
 mod bells;
 mod bytes;
 mod clock;
+pub mod codec;
 pub mod connect;
 mod dedicated;
 mod doorbells;

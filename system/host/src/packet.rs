@@ -90,14 +90,6 @@ impl PacketSocket {
         Ok(PeerCredentials::of(&self.socket)?)
     }
 
-    /// Returns the user id of [`peer`](PacketSocket::peer).
-    ///
-    /// # Errors
-    /// The errno of getsockopt(2).
-    pub fn peer_uid(&self) -> io::Result<u32> {
-        Ok(self.peer()?.uid)
-    }
-
     /// Returns the process id of [`peer`](PacketSocket::peer).
     ///
     /// # Errors

@@ -213,14 +213,17 @@ fn events_of_ids_come_back_from_their_bytes_and_nothing_shorter_or_longer_is_one
 
 #[test]
 fn queue_pair_numbers_have_24_bits_and_private_data_at_most_224_bytes() {
-    let accept = CmRequest::Accept { id: 1, param: param(), private_data: vec![1; 224] };
-    let packet = Request::Cm(accept).emit();
-    let qpn = packet.len() - 225 - 8;
-    for (at, value) in [(qpn + 3, 1), (qpn + 7, 1), (qpn + 8, 225)] {
-        let mut changed = [&packet[..], &[1]].concat();
-        changed.truncate(packet.len() + usize::from(value == 225));
-        changed[at] = value;
-        assert_eq!(Request::parse(&changed), None, "byte {at}");
+    // The numbers of the variants, then the fields of an ACCEPT.
+    let accept = |qpn: u32, psn: u32, private_len: usize| {
+        let param = (1_u8, 2_u8, true, 3_u8, 4_u8, false, qpn, psn);
+        Request::parse(&encode(&(15_u8, 5_u8, 7_u64, param, vec![1_u8; private_len])))
+    };
+    let largest = (1 << 24) - 1;
+    let param = ConnParam { qpn: Qpn::new(largest), starting_psn: Psn::new(largest), ..param() };
+    let expected = CmRequest::Accept { id: 7, param, private_data: vec![1; 224] };
+    assert_eq!(accept(largest, largest, 224), Some(Request::Cm(expected)));
+    for (qpn, psn, private_len) in [(largest + 1, 0, 0), (0, largest + 1, 0), (0, 0, 225)] {
+        assert_eq!(accept(qpn, psn, private_len), None);
     }
 }
 

@@ -11,7 +11,10 @@ use std::time::Duration;
 use crate::{LONG, at, never, report, until};
 
 /// The version of the messages.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
+
+/// The request for the sums of all counters.
+pub const COUNTERS: u8 = 10;
 
 fn name(address: &str) -> String {
     format!("remora-broker/{address}:4791")
@@ -98,7 +101,7 @@ fn who_reads_no_reply_is_dropped_and_holds_nobody_up() {
     deaf.send(&ask(VERSION), &[]).unwrap();
     // Send requests until the broker hangs up, without reading the replies.
     let mut sent = 0u32;
-    while deaf.send(&[5], &[]).is_ok() {
+    while deaf.send(&[COUNTERS], &[]).is_ok() {
         sent += 1;
         assert!(sent < 1_000_000, "the broker stores replies without end");
     }

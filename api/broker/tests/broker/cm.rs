@@ -506,14 +506,16 @@ fn a_program_of_the_communication_manager_may_not_ask_for_ranges_nor_others_for_
     let connect = || {
         remora_host::packet::PacketSocket::connect_abstract("remora-broker/127.95.0.13:4791", LONG).unwrap()
     };
-    for (kind, then) in [(0x40_u8, 5_u8), (0x40, 0x40), (2, 0x41)] {
+    // A program of the communication manager asks for counters and opens it once more, and a program that
+    // only asks creates a channel.
+    for (kind, then) in [(7_u8, &[crate::clients::COUNTERS][..]), (7, &[7]), (2, &[15, 0])] {
         let socket = connect();
         socket
             .send(&[&[kind][..], b"RemoraBr", &crate::clients::VERSION.to_le_bytes()].concat(), &[])
             .unwrap();
         let mut buffer = [0; 2048];
         assert!(socket.receive(&mut buffer).unwrap().len > 0 && buffer[0] != 1, "opened");
-        socket.send(&[then], &[]).unwrap();
+        socket.send(then, &[]).unwrap();
         assert!(socket.receive(&mut buffer).unwrap().len > 0 && buffer[0] == 1, "refused");
     }
     assert_eq!(client::open(address, &never()).unwrap().number(), 1);

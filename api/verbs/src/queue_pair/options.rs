@@ -1,15 +1,26 @@
 //! The attributes of a queue pair, and the services that each applies to.
 
+use remora_host::codec::Bounded;
+use remora_host::connect::MAX_PRIVATE;
 use remora_memory::Access;
 use remora_nic::wqe::{self, Bounds};
 use remora_nic::{Fetching, MAX_RING_SLOTS, Ring, Service};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use super::{ReceiveSide, SendSide};
 use crate::CreateError;
 
+remora_host::sent_as! {
+    access: Access as u32, |access| access.bits(), |bits| Access::from_bits(bits);
+    fetching: Fetching as u8, |fetching| *fetching as u8, |number| {
+        let all = [Fetching::Posted, Fetching::Enabled, Fetching::Recycled];
+        all.into_iter().find(|fetching| *fetching as u8 == number)
+    };
+}
+
 /// The attributes of a new queue pair, with the values of `ibv_qp_init_attr` and `ibv_qp_attr`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QpOptions {
     /// The least number of outstanding send work requests with one list element and no inline data. Longer
     /// requests take more of the queue: one slot more for each two further elements, or for each 64 inline
@@ -27,6 +38,7 @@ pub struct QpOptions {
     /// True if every send work request is signaled.
     pub signal_all: bool,
     /// The rights of the peer. A region must grant them as well.
+    #[serde(with = "access")]
     pub access: Access,
     /// The largest path MTU in bytes, 256 to 4096. The connection uses the smallest of this value, the
     /// peer's, and those of the ports.
@@ -55,6 +67,7 @@ pub struct QpOptions {
     /// ([`deploy_kernel`](crate::ProtectionDomain::deploy_kernel)). It works with IRN and with go-back-N.
     pub strom: bool,
     /// Up to 256 bytes that the peer's program receives when the queue pair connects.
+    #[serde(with = "Bounded::<MAX_PRIVATE>")]
     pub private_data: Vec<u8>,
     /// Time limit for connecting.
     pub connect_timeout: Duration,
@@ -67,6 +80,7 @@ pub struct QpOptions {
     /// The limit up to which the NIC fetches the send queue: the posted slots, or, for a chain
     /// ([`Offload`](crate::Offload)), the enabled ones. A recycled queue has exactly `max_send_wr` slots,
     /// rounded up to a power of two.
+    #[serde(with = "fetching")]
     pub fetching: Fetching,
 }
 

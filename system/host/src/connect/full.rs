@@ -1,9 +1,10 @@
 //! The "server full" answer, as a value on which a client can act.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The resource that is used up.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Capacity {
     /// Clients of the server.
     Clients,
@@ -13,7 +14,7 @@ pub enum Capacity {
 
 /// Error: the server cannot accept a further connection now. Trying once more is worthwhile when a client
 /// has ended.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Full {
     /// The resource that is used up.
     pub capacity: Capacity,

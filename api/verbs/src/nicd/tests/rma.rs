@@ -235,10 +235,10 @@ fn a_key_that_is_zeros_and_rights_that_are_none_are_no_request() {
     let bytes = register(9, 0x41).emit();
     assert!(Request::parse(&bytes).is_some());
     let mut zeros = bytes.clone();
-    zeros[6..].fill(0);
+    zeros[3..].fill(0);
     assert_eq!(Request::parse(&zeros), None);
     let mut rights = bytes;
-    rights[5] = 8;
+    rights[2] = 8;
     assert_eq!(Request::parse(&rights), None);
 }
 
