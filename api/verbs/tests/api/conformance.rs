@@ -1,218 +1,20 @@
 //! The conformance body over real ports, without faults and with faults: random verbs in both directions,
 //! compared with a plain model.
 
+use crate::arm::{PATIENCE, Services};
 use crate::veth::{self, Veth};
-use remora_conformance::{Arm, Buffer, Options, Report, Verb, bad_world, run};
-use remora_fabric::Settings;
-use remora_verbs::{
-    Access, CompletionQueue, Context, Counters, Device, EMPTY, MemoryRegion, Mode, Modify, PostError,
-    ProtectionDomain, QpOptions, QueueError, QueuePair, ReceiveRequest, Rules, State, Tally, WorkCompletion,
-    WorkRequest,
-};
-use std::time::{Duration, Instant};
+use remora_conformance::{Options, Report, Verb, bad_world, run};
+use remora_verbs::{Counters, Device, Mode, Rules, Service, Tally};
 
-/// Two contexts in one process, as an arm of the conformance body.
-struct Api {
-    sides: [(Context, ProtectionDomain); 2],
-    pairs: Vec<[(QueuePair, CompletionQueue); 2]>,
-    regions: Vec<Option<MemoryRegion>>,
-    /// Upper limit of the time that a frame is on its way while the NICs are driven.
-    longest_way: Duration,
+fn rc(devices: [&Device; 2]) -> Services {
+    Services::new(Service::Rc, devices)
 }
 
-/// Longer than the rules of `bad_world` delay any frame, there and back, and longer than the thread of an
-/// engine with frames waits for a core.
-const LONGEST_WAY: Duration = Duration::from_millis(20);
-
-impl Api {
-    fn new(devices: [&Device; 2]) -> Api {
-        Api::of(devices.map(|device| device.open().unwrap()))
-    }
-
-    /// Builds an arm of open contexts.
-    fn of(contexts: [Context; 2]) -> Api {
-        let sides = contexts.map(|context| {
-            let domain = context.alloc_pd().unwrap();
-            (context, domain)
-        });
-        Api { sides, pairs: Vec::new(), regions: Vec::new(), longest_way: Duration::ZERO }
-    }
-
-    /// Marks an arm as one over links that delay frames, or with NICs that polling does not drive.
-    fn slow(self) -> Api {
-        Api { longest_way: LONGEST_WAY, ..self }
-    }
-
-    /// Waits until no frame is on its way.
-    fn settle(&mut self) {
-        let frames = |sides: &[(Context, ProtectionDomain); 2]| {
-            sides.each_ref().map(|(context, _)| context.port_counters()).map(|port| port.frames_received)
-        };
-        let mut seen = frames(&self.sides);
-        let mut over = Instant::now() + self.longest_way;
-        loop {
-            for _ in 0..1000 {
-                self.pass();
-            }
-            if seen != frames(&self.sides) {
-                (seen, over) = (frames(&self.sides), Instant::now() + self.longest_way);
-            } else if Instant::now() >= over {
-                return;
-            }
-            std::thread::yield_now();
-        }
-    }
-}
-
-fn options(settings: &Settings) -> QpOptions {
-    QpOptions {
-        max_send_wr: settings.send_slots,
-        max_recv_wr: settings.receives,
-        max_send_sge: settings.max_sge,
-        max_recv_sge: settings.receive_max_sge,
-        max_inline: settings.max_inline,
-        signal_all: settings.signal_all,
-        access: settings.access,
-        path_mtu: settings.mtu,
-        max_rd_atomic: settings.max_rd_atomic,
-        max_dest_rd_atomic: settings.max_dest_rd_atomic,
-        timeout: settings.timeout,
-        retry_cnt: settings.retry_cnt,
-        rnr_retry: settings.rnr_retry,
-        min_rnr_timer: settings.min_rnr_timer,
-        irn: settings.irn.is_some(),
-        ..QpOptions::default()
-    }
-}
-
-fn queue_error(error: PostError) -> QueueError {
-    match error {
-        PostError::Queue(error) => error,
-        other => panic!("{other}"),
-    }
-}
-
-/// Takes a queue pair from RESET to RTS by the steps of `ibv_modify_qp`, with its earlier peer.
-fn bring_up(pair: &mut QueuePair, settings: &Settings, psns: [u32; 2]) {
-    let agreement = pair.agreement().unwrap().clone();
-    let address = pair.address_vector().unwrap();
-    let psn = |number| remora_verbs::Psn::new(number);
-    let steps = [
-        Modify {
-            state: Some(State::Init),
-            access: Some(settings.access),
-            pkey_index: Some(0),
-            port: Some(1),
-            ..Modify::default()
-        },
-        Modify {
-            state: Some(State::Rtr),
-            address: Some(address),
-            path_mtu: Some(settings.mtu),
-            dest_qp: Some(agreement.remote.qp),
-            rq_psn: Some(psn(psns[1])),
-            max_dest_rd_atomic: Some(settings.max_dest_rd_atomic),
-            min_rnr_timer: Some(settings.min_rnr_timer),
-            irn: agreement.irn,
-            ..Modify::default()
-        },
-        Modify {
-            state: Some(State::Rts),
-            sq_psn: Some(psn(psns[0])),
-            max_rd_atomic: Some(settings.max_rd_atomic),
-            timeout: Some(settings.timeout),
-            retry_cnt: Some(settings.retry_cnt),
-            rnr_retry: Some(settings.rnr_retry),
-            ..Modify::default()
-        },
-    ];
-    for step in &steps {
-        pair.modify(step).unwrap();
-    }
-}
-
-impl Arm for Api {
-    fn connect(&mut self, settings: &Settings) -> usize {
-        let side = |(context, domain): &(Context, ProtectionDomain)| {
-            let cq = context.create_cq(2 * (settings.send_slots + settings.receives)).unwrap();
-            (domain.create_qp(&cq, &cq, &options(settings)).unwrap(), cq)
-        };
-        let [(one, one_cq), (two, two_cq)] = [side(&self.sides[0]), side(&self.sides[1])];
-        let (one, two) = QueuePair::connect_pair(one, two).unwrap();
-        self.pairs.push([(one, one_cq), (two, two_cq)]);
-        self.pairs.len() - 1
-    }
-
-    fn reconnect(&mut self, pair: usize, settings: &Settings) {
-        for (pair, _) in &mut self.pairs[pair] {
-            pair.modify(&Modify { state: Some(State::Reset), ..Modify::default() }).unwrap();
-        }
-        // Frames that are still on their way belong to the old connection.
-        self.settle();
-        let [one, two] = &mut self.pairs[pair];
-        bring_up(&mut one.0, settings, settings.psn);
-        bring_up(&mut two.0, settings, [settings.psn[1], settings.psn[0]]);
-    }
-
-    fn fail(&mut self, side: usize, pair: usize) {
-        self.pairs[pair][side].0.fail();
-    }
-
-    fn register(&mut self, side: usize, len: usize, access: Access) -> Buffer {
-        let region = self.sides[side].1.allocate(len, access).unwrap();
-        let key = region.rkey();
-        let address = region.address();
-        self.regions.push(Some(region));
-        Buffer { handle: self.regions.len() - 1, side, key, address, len }
-    }
-
-    fn deregister(&mut self, buffer: &Buffer) {
-        self.regions[buffer.handle] = None;
-    }
-
-    fn store(&mut self, buffer: &Buffer, offset: usize, bytes: &[u8]) {
-        self.regions[buffer.handle].as_ref().unwrap().write(offset, bytes).unwrap();
-    }
-
-    fn load(&mut self, buffer: &Buffer, offset: usize, out: &mut [u8]) {
-        self.regions[buffer.handle].as_ref().unwrap().read(offset, out).unwrap();
-    }
-
-    fn post(&mut self, side: usize, pair: usize, request: &WorkRequest<'_>) -> Result<(), QueueError> {
-        self.pairs[pair][side].0.post_send(request).map_err(queue_error)
-    }
-
-    fn post_receive(
-        &mut self,
-        side: usize,
-        pair: usize,
-        request: &ReceiveRequest<'_>,
-    ) -> Result<(), QueueError> {
-        self.pairs[pair][side].0.post_recv(request).map_err(queue_error)
-    }
-
-    fn poll(&mut self, side: usize, pair: usize) -> Option<WorkCompletion> {
-        let mut done = [EMPTY; 1];
-        (self.pairs[pair][side].1.poll(&mut done).unwrap() == 1).then_some(done[0])
-    }
-
-    fn pass(&mut self) {
-        // Polling for nothing drives the NICs.
-        for (_, cq) in self.pairs.iter_mut().flatten() {
-            cq.poll(&mut []).unwrap();
-        }
-    }
-
-    fn cut(&mut self, _: bool) -> bool {
-        false
-    }
-}
-
-fn body(seeds: std::ops::Range<u64>, arm: impl Fn() -> Api) -> Report {
+fn body(seeds: std::ops::Range<u64>, arm: impl Fn() -> Services) -> Report {
     body_with(false, seeds, arm)
 }
 
-fn body_with(irn: bool, seeds: std::ops::Range<u64>, arm: impl Fn() -> Api) -> Report {
+fn body_with(irn: bool, seeds: std::ops::Range<u64>, arm: impl Fn() -> Services) -> Report {
     let options = Options { verbs: 3_000, irn, patience: PATIENCE, ..Options::default() };
     let mut sum = Report::default();
     for seed in seeds {
@@ -223,9 +25,6 @@ fn body_with(irn: bool, seeds: std::ops::Range<u64>, arm: impl Fn() -> Api) -> R
     }
     sum
 }
-
-/// Turns without progress before a run fails: more than a minute.
-const PATIENCE: u64 = 50_000_000;
 
 /// Checks that every case was met, except the cases that need a link that can be cut.
 fn complete(report: &Report) {
@@ -243,23 +42,23 @@ fn udp(address: &str) -> Device {
 #[test]
 fn ten_seeds_over_shm() {
     // More than ten seeds, so that every mishap occurs with any random numbers of the conformance body.
-    complete(&body(0..24, || Api::new([&Device::shm(); 2])));
+    complete(&body(0..24, || rc([&Device::shm(); 2])));
 }
 
 #[test]
 fn ten_seeds_over_udp() {
-    complete(&body(100..124, || Api::new([&udp("127.0.0.1:0"); 2])));
+    complete(&body(100..124, || rc([&udp("127.0.0.1:0"); 2])));
 }
 
 #[test]
 fn some_seeds_over_udp_over_ipv6() {
-    body(200..203, || Api::new([&udp("[::1]:0"); 2]));
+    body(200..203, || rc([&udp("[::1]:0"); 2]));
 }
 
 #[test]
 fn some_seeds_with_dedicated_engines() {
-    body(300..303, || Api::new([&Device::shm().mode(Mode::Dedicated); 2]).slow());
-    body(310..312, || Api::new([&udp("127.0.0.1:0").mode(Mode::Dedicated); 2]).slow());
+    body(300..303, || rc([&Device::shm().mode(Mode::Dedicated); 2]).slow());
+    body(310..312, || rc([&udp("127.0.0.1:0").mode(Mode::Dedicated); 2]).slow());
 }
 
 /// The result of a run over bad links.
@@ -277,14 +76,14 @@ fn bad_body(device: &Device, seeds: std::ops::Range<u64>) -> Bad {
 }
 
 fn bad_body_with(irn: bool, device: &Device, seeds: std::ops::Range<u64>) -> Bad {
-    bad_pair(irn, [device, device], seeds, Api::new)
+    bad_pair(irn, [device, device], seeds, rc)
 }
 
 fn bad_pair(
     irn: bool,
     devices: [&Device; 2],
     seeds: std::ops::Range<u64>,
-    open: impl Fn([&Device; 2]) -> Api,
+    open: impl Fn([&Device; 2]) -> Services,
 ) -> Bad {
     // A high rate of mishaps, so that each kind occurs although there are fewer verbs.
     let options = Options { verbs: 2_000, trouble: 0.6, irn, patience: PATIENCE, ..Options::default() };
@@ -295,10 +94,8 @@ fn bad_pair(
         *side = side.clone().fault(Rules { seed, ..bad_world(seed).rules });
         let mut arm = open(devices.each_ref()).slow();
         sum.report.add(&run(&mut arm, seed, &options));
-        for (context, _) in &arm.sides {
-            sum.counters.add(&context.counters());
-            sum.faults.sum(&context.port_counters().faults);
-        }
+        sum.counters.add(&arm.counters());
+        sum.faults.sum(&arm.faults());
     }
     sum
 }
@@ -369,12 +166,12 @@ fn bad_links_with_dedicated_engines() {
 
 #[test]
 fn ten_seeds_over_shm_with_irn() {
-    complete(&body_with(true, 700..724, || Api::new([&Device::shm(); 2])));
+    complete(&body_with(true, 700..724, || rc([&Device::shm(); 2])));
 }
 
 #[test]
 fn ten_seeds_over_udp_with_irn() {
-    complete(&body_with(true, 800..824, || Api::new([&udp("127.0.0.1:0"); 2])));
+    complete(&body_with(true, 800..824, || rc([&udp("127.0.0.1:0"); 2])));
 }
 
 #[test]
@@ -397,8 +194,8 @@ impl Wire {
     }
 
     /// Opens each device in its namespace.
-    fn api(&self, devices: [&Device; 2]) -> Api {
-        Api::of([0, 1].map(|end| self.0.open(end, devices[end])))
+    fn api(&self, devices: [&Device; 2]) -> Services {
+        Services::of(Service::Rc, [0, 1].map(|end| self.0.open(end, devices[end])))
     }
 }
 

@@ -2,6 +2,7 @@
 //! tests are one binary because each binary contains the whole NIC. Tests that fork or count allocations
 //! have binaries of their own.
 
+mod arm;
 mod attendant;
 mod checked_reads;
 mod conformance;
