@@ -18,6 +18,7 @@ pub mod address;
 pub mod capture;
 pub mod clock;
 pub mod fault;
+mod forward;
 pub mod linked;
 mod prefetch;
 mod remedy;

@@ -192,21 +192,7 @@ pub(super) fn with_pieces(
 }
 
 impl<P: Port, C: Clock> Egress for Capture<P, C> {
-    fn start(&self, peer: Peer) -> Start {
-        self.port.start(peer)
-    }
-
-    fn seals(&self, peer: Peer) -> bool {
-        self.port.seals(peer)
-    }
-
-    fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
-        self.port.nearest(peer, to)
-    }
-
-    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
-        self.port.peer_of(to, origin)
-    }
+    crate::forward::forward_egress!();
 
     fn mark(&mut self, fields: IpFields) {
         self.staging.mark(fields);
@@ -232,6 +218,8 @@ impl<P: Port, C: Clock> Egress for Capture<P, C> {
 }
 
 impl<P: Port, C: Clock> Port for Capture<P, C> {
+    crate::forward::forward_port!();
+
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let here = self.port.endpoint();
         let Capture { port, clock, recorder, spans, .. } = self;
@@ -256,53 +244,13 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
         found
     }
 
-    fn receives_to_silence(&self) -> u32 {
-        self.port.receives_to_silence()
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        self.port.endpoint()
-    }
-
-    fn source(&self) -> Endpoint {
-        self.port.source()
-    }
-
-    fn source_to(&self, peer: Peer) -> Endpoint {
-        self.port.source_to(peer)
-    }
-
-    fn max_transport_bytes(&self) -> usize {
-        self.port.max_transport_bytes()
-    }
-
     fn arm(&mut self) -> bool {
         self.recorder.hand_over();
         let stuck = self.stuck && !self.send();
         self.port.arm() || stuck
     }
 
-    fn disarm(&mut self) {
-        self.port.disarm();
-    }
-
-    fn poll_fds(&self, out: &mut Vec<RawFd>) {
-        self.port.poll_fds(out);
-    }
-
-    fn show_ip_fields(&mut self) {
-        self.port.show_ip_fields();
-    }
-
     fn counters(&self) -> Counters {
         self.port.counters()
-    }
-
-    fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
-        self.port.peer_endpoint(peer)
-    }
-
-    fn ethernet_addresses(&self, peer: Peer) -> Option<([u8; 6], [u8; 6])> {
-        self.port.ethernet_addresses(peer)
     }
 }

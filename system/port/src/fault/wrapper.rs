@@ -135,21 +135,7 @@ fn held_until(verdict: Verdict, now_ns: u64) -> Option<Until> {
 }
 
 impl<P: Port, C: Clock> Egress for Fault<P, C> {
-    fn start(&self, peer: Peer) -> Start {
-        self.port.start(peer)
-    }
-
-    fn seals(&self, peer: Peer) -> bool {
-        self.port.seals(peer)
-    }
-
-    fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
-        self.port.nearest(peer, to)
-    }
-
-    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
-        self.port.peer_of(to, origin)
-    }
+    crate::forward::forward_egress!();
 
     fn mark(&mut self, fields: IpFields) {
         self.staging.mark(fields);
@@ -213,6 +199,8 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
 }
 
 impl<P: Port, C: Clock> Port for Fault<P, C> {
+    crate::forward::forward_port!();
+
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         if !self.outgoing.is_empty() {
             self.flush();
@@ -260,42 +248,10 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
         handed
     }
 
-    fn receives_to_silence(&self) -> u32 {
-        self.port.receives_to_silence()
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        self.port.endpoint()
-    }
-
-    fn source(&self) -> Endpoint {
-        self.port.source()
-    }
-
-    fn source_to(&self, peer: Peer) -> Endpoint {
-        self.port.source_to(peer)
-    }
-
-    fn max_transport_bytes(&self) -> usize {
-        self.port.max_transport_bytes()
-    }
-
     fn arm(&mut self) -> bool {
         self.flush();
         let held = !self.outgoing.is_empty() || !self.incoming.is_empty();
         self.port.arm() || held
-    }
-
-    fn disarm(&mut self) {
-        self.port.disarm();
-    }
-
-    fn poll_fds(&self, out: &mut Vec<RawFd>) {
-        self.port.poll_fds(out);
-    }
-
-    fn show_ip_fields(&mut self) {
-        self.port.show_ip_fields();
     }
 
     fn counters(&self) -> Counters {
@@ -304,13 +260,5 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
             counters.faults.sum(&self.policy.tally(direction));
         }
         counters
-    }
-
-    fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
-        self.port.peer_endpoint(peer)
-    }
-
-    fn ethernet_addresses(&self, peer: Peer) -> Option<([u8; 6], [u8; 6])> {
-        self.port.ethernet_addresses(peer)
     }
 }
