@@ -18,8 +18,6 @@ pub mod rc;
 pub mod rma;
 pub mod state;
 mod status;
-#[cfg(test)]
-mod testing;
 pub mod timers;
 pub mod uc;
 pub mod ud;

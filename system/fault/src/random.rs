@@ -1,28 +1,27 @@
 //! Pseudorandom numbers that depend only on a seed, on every machine and in every version.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
 /// A random number generator (SplitMix64), which has 64 bits of state and accepts any seed.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// Returns a generator with this seed.
-    pub const fn new(seed: u64) -> Random {
-        Random(seed)
+    pub fn new(seed: u64) -> Random {
+        Random(SplitMix64::from_seed(seed.to_le_bytes()))
     }
 
     /// Returns another generator whose numbers are independent of the following numbers of this one.
     pub fn split(&mut self) -> Random {
-        Random(self.bits() ^ 0x6a09_e667_f3bc_c909)
+        Random::new(self.bits() ^ 0x6a09_e667_f3bc_c909)
     }
 
     /// Returns 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        self.0.next_u64()
     }
 
     /// Returns a number less than `bound`, or 0 if `bound` is 0.

@@ -89,11 +89,6 @@ fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-fn random(state: &mut u64, below: u64) -> u64 {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    (*state >> 33) % below
-}
-
 const HOSTS: [[&str; 2]; 2] = [["10.90.0.1", "10.90.0.2"], ["fd90::1", "fd90::2"]];
 
 #[test]
@@ -110,12 +105,12 @@ fn whole_frames_pass_in_order_over_both_families_and_modes() {
         let mut pair = Pair::new(hosts, &Options { mode: Some(mode), ..Options::default() });
         let longest = pair.ports[0].max_transport_bytes();
         assert_eq!(longest, 1500 - if hosts[0].contains(':') { 48 } else { 28 });
-        let mut state = 5;
+        let mut random = remora_fault::Random::new(5);
         let mut due: [VecDeque<Vec<u8>>; 2] = Default::default();
         for step in 0..20_000u32 {
-            let side = random(&mut state, 2) as usize;
-            if random(&mut state, 3) > 0 {
-                let len = 16 + random(&mut state, longest as u64 - 15) as usize;
+            let side = random.below(2) as usize;
+            if random.below(3) > 0 {
+                let len = 16 + random.below(longest as u64 - 15) as usize;
                 let mut transport = vec![step as u8; len];
                 transport[..4].copy_from_slice(&step.to_be_bytes());
                 if pair.commit(side, &transport) {
@@ -123,7 +118,7 @@ fn whole_frames_pass_in_order_over_both_families_and_modes() {
                 }
             } else {
                 pair.ports[side].flush();
-                let budget = 1 + random(&mut state, 40) as usize;
+                let budget = 1 + random.below(40) as usize;
                 pair.ports[1 - side].receive(budget, &mut |frame| {
                     let expected = due[1 - side].pop_front().expect("no frame that was not sent");
                     assert_eq!(frame.bytes[frame.bytes.len() - expected.len()..], expected);

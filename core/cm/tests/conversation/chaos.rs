@@ -15,9 +15,9 @@ fn call(world: &mut World, at: usize) {
     let random = &mut world.random;
     let now = world.now;
     let node = &mut world.nodes[at];
-    let handle = if random.chance(60) { 1_000 + random.below(8) } else { random.below(8) };
+    let handle = if random.chance(0.6) { 1_000 + random.below(8) } else { random.below(8) };
     let from = node.n;
-    let to = if random.chance(90) { 3 - node.n } else { node.n };
+    let to = if random.chance(0.9) { 3 - node.n } else { node.n };
     let cm = &mut node.cm;
     let _ = match random.below(12) {
         0..=2 => {
@@ -26,7 +26,7 @@ fn call(world: &mut World, at: usize) {
             cm.connect(now, handle, &ConnectParam { qpn, max_cm_retries, ..param(from, to) })
         }
         3 => {
-            let service_id = if random.chance(70) { crate::node::SERVICE } else { DATAGRAMS };
+            let service_id = if random.chance(0.7) { crate::node::SERVICE } else { DATAGRAMS };
             cm.listen(
                 handle,
                 &Listen { service_id, address: None, backlog: 1 + random.below(3) as u32, zone: 0 },
@@ -47,7 +47,7 @@ fn call(world: &mut World, at: usize) {
                 SidrRequestParam { ip, max_cm_retries: 2, ..SidrRequestParam::new(gids, DATAGRAMS) };
             let reply =
                 SidrReplyParam { status: SidrStatus::VALID, qpn: Qpn::new(5), qkey: 1, private_data: &[] };
-            if random.chance(50) {
+            if random.chance(0.5) {
                 cm.sidr_request(now, handle, &question)
             } else {
                 cm.sidr_reply(now, handle, &reply)
@@ -70,7 +70,7 @@ fn happen(world: &mut World, seed: u64) {
             call(world, at);
         }
         // A host restarts.
-        10 if world.random.chance(10) => {
+        10 if world.random.chance(0.1) => {
             let at = world.random.below(2) as usize;
             let n = world.nodes[at].n;
             let small = CmConfig { max_ids: 6, max_outgoing: 6, max_events: 6, ..config(n) };
@@ -82,7 +82,7 @@ fn happen(world: &mut World, seed: u64) {
         }
     }
     let at = world.random.below(2) as usize;
-    if world.random.chance(50) {
+    if world.random.chance(0.5) {
         world.events(at);
     }
 }

@@ -57,7 +57,7 @@ impl History {
     fn new(seed: u64) -> History {
         let mut world = World::new(seed);
         world.nodes[1].listen(4);
-        let refuses = world.random.chance(30);
+        let refuses = world.random.chance(0.3);
         let count = 1 + world.random.below(4) as usize;
         let attempts = vec![Fate::Pending; count];
         for attempt in 0..count {
@@ -76,7 +76,7 @@ impl History {
 
     /// Schedules a program's call after a random delay.
     fn later(&mut self, node: usize, handle: u64, call: Call) {
-        let ns = if self.world.random.chance(80) { SECOND / 10 } else { 40 * SECOND };
+        let ns = if self.world.random.chance(0.8) { SECOND / 10 } else { 40 * SECOND };
         let at = self.world.now.after(1 + self.world.random.below(ns));
         self.calls.push((at, node, handle, call));
     }
@@ -151,7 +151,7 @@ impl History {
             let alive = |request: &Request| request.attempt == attempt && request.fate < Fate::Failed;
             assert!(!self.requests.values().any(alive), "a second request for attempt {attempt}");
             self.requests.insert(event.handle, Request { attempt, fate: Fate::Pending });
-            let refuse = self.refuses && self.world.random.chance(50);
+            let refuse = self.refuses && self.world.random.chance(0.5);
             return self.later(1, event.handle, if refuse { Call::Reject } else { Call::Accept });
         }
         let attempt = self.attempt(node, event.handle);
@@ -234,7 +234,7 @@ impl History {
         let stands =
             |attempt| requests.values().any(|it| it.attempt == attempt && it.fate == Fate::Established);
         for attempt in 0..self.attempts.len() {
-            if self.world.random.chance(60) || !stands(attempt) {
+            if self.world.random.chance(0.6) || !stands(attempt) {
                 self.later(0, attempt as u64, Call::Disconnect);
             }
         }

@@ -4,30 +4,9 @@
 use std::collections::BTreeMap;
 
 use remora_cm::{CmEvent, Instant};
+use remora_fault::Random;
 
 use crate::node::{Mad, Node, SECOND, config};
-
-/// Pseudo-random numbers by Marsaglia's xorshift.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    /// Returns a number below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 8) % end
-    }
-
-    /// Returns true in `percent` of a hundred cases.
-    pub fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// Prints the seed of a history that fails.
 pub struct Seed(pub u64);
@@ -64,11 +43,14 @@ impl World {
     pub fn pump(&mut self) {
         for from in 0..2 {
             for mad in self.nodes[from].sent() {
-                let copies =
-                    if self.random.chance(self.loss) { 0 } else { 1 + u64::from(self.random.chance(15)) };
+                let copies = if self.random.chance(self.loss as f64 / 100.0) {
+                    0
+                } else {
+                    1 + u64::from(self.random.chance(0.15))
+                };
                 for _ in 0..copies {
                     // Most MADs are quick; some are overtaken by their own repetition.
-                    let ns = if self.random.chance(90) { SECOND / 100 } else { 20 * SECOND };
+                    let ns = if self.random.chance(0.9) { SECOND / 100 } else { 20 * SECOND };
                     let at = self.now.after(1 + self.random.below(ns));
                     self.sent += 1;
                     self.flights.insert((at, self.sent), (1 - from, mad));

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use remora_fault::Random;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::map::{Half, Map};
@@ -83,13 +84,6 @@ fn receive_all(port: &mut ShmPort) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Returns the next number of splitmix64.
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z ^ (z >> 29)
-}
-
 #[test]
 fn frames_begin_at_ip_unsealed_and_the_largest_fits() {
     let port = ShmPort::new(GID, Limits::default()).unwrap();
@@ -101,11 +95,11 @@ fn frames_begin_at_ip_unsealed_and_the_largest_fits() {
 #[test]
 fn random_frames_cross_both_ways_as_through_queues() {
     let (mut a, mut b) = ports();
-    let mut state = 1;
+    let mut random = Random::new(1);
     let mut queues = [VecDeque::new(), VecDeque::new()];
     let mut crossed = 0;
     for step in 0..200_000u64 {
-        let pick = random(&mut state);
+        let pick = random.bits();
         let way = (pick & 1) as usize;
         let (from, to) = if way == 0 { (&mut a, &mut b) } else { (&mut b, &mut a) };
         if pick & 6 != 0 {
@@ -136,9 +130,9 @@ fn two_threads_race_over_a_small_ring() {
     let total = 60_000u64;
     thread::scope(|scope| {
         scope.spawn(move || {
-            let mut state = 9;
+            let mut random = Random::new(9);
             for number in 0..total {
-                let len = 8 + random(&mut state) as usize % 373;
+                let len = 8 + random.bits() as usize % 373;
                 let mut spins = 0;
                 while !sender.reserve(len).unwrap() {
                     spin(&mut spins);
@@ -153,12 +147,12 @@ fn two_threads_race_over_a_small_ring() {
             }
             sender.flush();
         });
-        let mut state = 9;
+        let mut random = Random::new(9);
         let mut number = 0u64;
         let mut spins = 0;
         while number < total {
             let took = receiver.receive(|bytes| {
-                assert_eq!(bytes.len(), 8 + random(&mut state) as usize % 373);
+                assert_eq!(bytes.len(), 8 + random.bits() as usize % 373);
                 assert_eq!(bytes[..8], number.to_le_bytes());
                 assert!(bytes[8..].iter().all(|&byte| byte == number as u8));
             });

@@ -224,11 +224,6 @@ mod tests {
         }
     }
 
-    fn random(state: &mut u64, below: u64) -> u64 {
-        *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (*state >> 33) % below
-    }
-
     #[test]
     fn a_full_ring_refuses_and_takes_again_when_the_kernel_has_taken() {
         let mut kernel = Kernel::new(4, 0);
@@ -276,7 +271,7 @@ mod tests {
 
     #[test]
     fn random_steps_agree_with_a_queue_also_where_the_index_wraps() {
-        let mut state = 11;
+        let mut random = remora_fault::Random::new(11);
         for size in [1, 2, 8, 64] {
             let mut down = Kernel::new(size, u32::MAX - 40);
             let mut up = Kernel::new(size, u32::MAX - 40);
@@ -291,7 +286,7 @@ mod tests {
             let mut came = VecDeque::new();
             let mut held = 0;
             for step in 0..2000 {
-                match random(&mut state, 6) {
+                match random.below(6) {
                     0 => {
                         let fits = unseen.len() + seen.len() < size;
                         assert_eq!(ours.put(step), fits);

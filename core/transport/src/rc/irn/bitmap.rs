@@ -145,7 +145,7 @@ fn mask(at: u64, len: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Random;
+    use remora_fault::Random;
     use std::collections::BTreeSet;
 
     #[test]

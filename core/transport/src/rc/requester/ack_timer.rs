@@ -139,7 +139,7 @@ impl<D: Copy> Requester<D> {
 mod tests {
     use super::*;
     use crate::rc::{Kind, Message, Parameters, Plan, psn};
-    use crate::testing::Random;
+    use remora_fault::Random;
     use remora_wire::{Extensions, Opcode, Packet, Psn, Qpn, Syndrome, aeth, bth, packet};
 
     const TIMEOUT: u64 = 1_000;
@@ -345,14 +345,14 @@ mod tests {
                     machine.requester.first_fetch().filter(|(_, next)| *next < machine.requester.ack_req_end);
                 if !machine.requester.ack_is_owed() {
                     // The peer sends nothing unless an ACK is requested.
-                } else if random.chance(1, 2) {
+                } else if random.chance(1.0 / 2.0) {
                     let ack_req_end = machine.requester.ack_req_end;
                     let before = fetch.map_or(ack_req_end, |(_, next)| next);
                     machine.acknowledge(before - 1);
                     if fetch.is_some() {
                         machine.arrive(Opcode::RC_RDMA_READ_RESPONSE_ONLY, before, &[0; 256]);
                     }
-                } else if random.chance(1, 8) {
+                } else if random.chance(1.0 / 8.0) {
                     // The silence ends in time, so the retries are reset.
                     machine.now += TIMEOUT;
                     machine.expire();

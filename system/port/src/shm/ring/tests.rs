@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use remora_fault::Random;
+
 use super::*;
 
 /// Memory in which payload overwrites words, as in the mapped ring.
@@ -51,21 +53,8 @@ impl Cells for Memory {
     }
 }
 
-/// splitmix64: small, and good enough to choose test cases.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u32) -> u32 {
-        (self.next() % u64::from(bound)) as u32
-    }
+fn below(random: &mut Random, bound: u32) -> u32 {
+    random.below(bound.into()) as u32
 }
 
 #[test]
@@ -94,7 +83,7 @@ fn a_read_request_is_one_line_and_a_64_byte_write_two() {
 fn against_a_queue(seed: u64, slots: u32, largest: u32, steps: u32) {
     let geometry = Geometry::new(slots, largest).unwrap();
     let memory = Memory::new(geometry);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut producer = Producer::new(geometry);
     let mut consumer = Consumer::new(geometry);
     let mut queue = VecDeque::new();
@@ -103,21 +92,21 @@ fn against_a_queue(seed: u64, slots: u32, largest: u32, steps: u32) {
     for step in 0..steps {
         // Phases of filling and of draining, so that the ring becomes full and empty.
         let filling = step % 256 < 128;
-        if random.below(4) < if filling { 3 } else { 1 } {
-            let len = 1 + random.below(largest);
-            let byte = [0u8, 1, 60, 255][random.below(4) as usize];
+        if below(&mut random, 4) < if filling { 3 } else { 1 } {
+            let len = 1 + below(&mut random, largest);
+            let byte = [0u8, 1, 60, 255][below(&mut random, 4) as usize];
             let frame = vec![byte; len as usize];
             if producer.reserve(&memory, len).unwrap() {
                 let (slot, reserved) = producer.reserved();
                 assert_eq!(reserved, len);
                 memory.write(slot, &frame);
-                if random.below(8) == 0 {
+                if below(&mut random, 8) == 0 {
                     continue; // abandoned: the next reservation replaces it
                 }
                 wrapped += u32::from(producer.head() / slots != (producer.head() + slots_of(len)) / slots);
                 producer.commit(&memory);
                 queue.push_back(frame);
-                if random.below(3) == 0 {
+                if below(&mut random, 3) == 0 {
                     producer.publish(&memory);
                 }
             } else {
@@ -288,17 +277,18 @@ fn credit_that_moves_back_or_past_what_was_published_is_broken() {
 #[test]
 fn no_words_and_no_credit_lead_out_of_the_ring() {
     let geometry = Geometry::new(16, 380).unwrap();
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let mut frames = 0;
     let mut broken = 0;
     for _ in 0..20_000 {
         let memory = Memory::new(geometry);
         for slot in 0..16 {
-            let wild = [0, SKIP, random.below(512) | random.below(99) << 16, random.next() as u32]
-                [random.below(4) as usize];
+            let wild =
+                [0, SKIP, below(&mut random, 512) | below(&mut random, 99) << 16, random.bits() as u32]
+                    [below(&mut random, 4) as usize];
             memory.set(slot, wild);
         }
-        memory.credit.set(random.below(64));
+        memory.credit.set(below(&mut random, 64));
         let mut producer = Producer::new(geometry);
         let mut consumer = Consumer::new(geometry);
         for _ in 0..40 {
@@ -314,12 +304,12 @@ fn no_words_and_no_credit_lead_out_of_the_ring() {
                     break;
                 }
             }
-            memory.credit.set(random.below(64));
-            let len = 1 + random.below(380);
+            memory.credit.set(below(&mut random, 64));
+            let len = 1 + below(&mut random, 380);
             if producer.reserve(&memory, len) == Ok(true) {
-                memory.write(producer.reserved().0, &vec![random.next() as u8; len as usize]);
+                memory.write(producer.reserved().0, &vec![random.bits() as u8; len as usize]);
                 producer.commit(&memory);
-                if random.below(2) == 0 {
+                if below(&mut random, 2) == 0 {
                     producer.publish(&memory);
                 }
             }

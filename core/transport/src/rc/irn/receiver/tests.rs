@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::Random;
+use remora_fault::Random;
 use std::collections::BTreeMap;
 
 /// Returns `NACK expected SACK MSN completions` for each arrival, given as (op-code, sequence number).

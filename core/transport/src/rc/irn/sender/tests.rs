@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::Random;
+use remora_fault::Random;
 use std::collections::BTreeSet;
 
 const MANY: Seq = 1 << 40;
@@ -219,7 +219,7 @@ fn random_losses_end_and_the_rules_hold() {
     for (seed, recovery) in (0..300).zip([Recovery::Selective, Recovery::HeadOnly].into_iter().cycle()) {
         let mut random = Random::new(seed);
         let cap = 1 + random.below(64) as u32;
-        let (sacked_leave, eager) = (random.chance(1, 2), random.chance(1, 2));
+        let (sacked_leave, eager) = (random.chance(1.0 / 2.0), random.chance(1.0 / 2.0));
         let settings = Settings { recovery, sacked_leave, eager, cap, ..Settings::default() };
         let (mut sender, mut receiver) =
             (Sender::new(0, &settings, cap), crate::rc::irn::Receiver::new(0, 128));
@@ -239,7 +239,7 @@ fn random_losses_end_and_the_rules_hold() {
                 if seq >= sender.high() {
                     assert!(sender.in_flight() < u64::from(cap), "seed {seed}: packets in flight <= cap");
                 }
-                if !random.chance(1, 10) {
+                if !random.chance(1.0 / 10.0) {
                     there.push(seq);
                 }
             }
@@ -251,15 +251,15 @@ fn random_losses_end_and_the_rules_hold() {
             long_way.transmitted_out_of_turn(chosen);
             sender.transmitted(chosen);
             assert_eq!(sender, long_way, "seed {seed}: the fast path of `transmitted` equals the slow one");
-            if !there.is_empty() && random.chance(2, 3) {
-                let at = if random.chance(1, 5) { random.below(there.len() as u64) as usize } else { 0 };
-                let seq = if random.chance(1, 20) { there[at] } else { there.remove(at) };
+            if !there.is_empty() && random.chance(2.0 / 3.0) {
+                let at = if random.chance(1.0 / 5.0) { random.below(there.len() as u64) as usize } else { 0 };
+                let seq = if random.chance(1.0 / 20.0) { there[at] } else { there.remove(at) };
                 let answer = receiver.arrive(seq, crate::rc::irn::Ends::Nothing);
-                if !random.chance(1, 10) {
+                if !random.chance(1.0 / 10.0) {
                     back.push((answer.expected, answer.nack.then_some(seq)));
                 }
             }
-            if !back.is_empty() && random.chance(2, 3) {
+            if !back.is_empty() && random.chance(2.0 / 3.0) {
                 let (cumulative, sack) = back.remove(0);
                 let mut long_way = sender.clone();
                 let advanced = long_way.acknowledge_disturbed(cumulative, sack);
