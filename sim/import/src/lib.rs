@@ -1,5 +1,5 @@
-//! The files of other simulators, translated into scenarios of Remora: HPCC's and ConWeave's ns-3 programs, and
-//! htsim.
+//! The files of other simulators, translated into scenarios of Remora: HPCC's and ConWeave's ns-3 programs,
+//! and htsim.
 //!
 //! | module | holds |
 //! |---|---|

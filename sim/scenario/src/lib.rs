@@ -1,9 +1,9 @@
 //! Scenarios: which traffic runs over which simulated network, with which NICs and switches.
 //!
 //! [`mod@format`] reads and writes Remora's own TOML, which becomes a [`Scenario`]; the crate `remora-import`
-//! reads the files of HPCC, ConWeave and htsim. [`workload`] generates flows, [`run`] runs a scenario, and [`record`] turns what
-//! happens into output files. This crate works on strings and values only: it opens no files, starts no
-//! threads and reads no clock.
+//! reads the files of HPCC, ConWeave and htsim. [`workload`] generates flows, [`run`] runs a scenario, and
+//! [`record`] turns what happens into output files. This crate works on strings and values only: it opens no
+//! files, starts no threads and reads no clock.
 
 pub mod error;
 pub mod experiment;

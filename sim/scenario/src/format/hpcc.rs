@@ -1,5 +1,5 @@
-//! Files of HPCC's ns-3 program, and of programs that kept its formats, such as ConWeave's: the names of the two
-//! dialects, and the output files. The crate `remora-import` reads the input files.
+//! Files of HPCC's ns-3 program, and of programs that kept its formats, such as ConWeave's: the names of the
+//! two dialects, and the output files. The crate `remora-import` reads the input files.
 
 pub mod outputs;
 pub mod packet_trace;

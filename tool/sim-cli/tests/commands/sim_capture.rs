@@ -131,5 +131,5 @@ fn a_port_that_is_not_there_is_refused_with_those_that_are() {
     sim(&["--capture", &twice, "--capture", &twice]).one_line("two captures have the same file");
     sim(&["--capture", "4:1=/none/such"]).one_line("the capture /none/such cannot be written");
     sim(&["--capture", "4"]).bad_arguments("is not a port: write its node and its number");
-    sim(&["--capture", "4:0"]).bad_arguments("is no port");
+    sim(&["--capture", "4:0"]).bad_arguments("is not a port");
 }
