@@ -64,14 +64,14 @@ impl Congestion {
     }
 
     /// Records that a packet of `bytes` bytes was sent.
-    pub fn left(&mut self, now: Instant, bytes: usize) {
+    pub fn sent(&mut self, now: Instant, bytes: usize) {
         self.pacer.sent(now, bytes as u32);
         self.control.sent(bytes as u32);
         self.obey();
     }
 
     /// Records that a request with an acknowledgement request was sent.
-    pub fn asked(&mut self, now: Instant, progress: Progress) {
+    pub fn ack_requested(&mut self, now: Instant, progress: Progress) {
         if self.probe.is_none() && progress.clean && self.control.wants_round_trips() {
             self.probe = Some((progress.sent, now));
         }

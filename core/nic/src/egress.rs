@@ -96,8 +96,8 @@ impl QueuePair {
         shared: &mut Shared,
         used: &mut TurnUsage,
     ) -> TurnEnd {
-        let owed_ack = self.strom.as_ref().is_some_and(|strom| strom.owed_ack);
-        let mut first = if owed_ack { 0 } else { ANSWERS_FIRST };
+        let ack_was_pending = self.strom.as_ref().is_some_and(|strom| strom.ack_was_pending);
+        let mut first = if ack_was_pending { 0 } else { ANSWERS_FIRST };
         if self.machine.rc().is_some_and(|connection| connection.responder.has_reply()) {
             // The reply that is being sent includes the delayed ACK.
             clear_delayed_ack(self);
@@ -122,9 +122,9 @@ impl QueuePair {
                 sent => sent,
             }
         });
-        let owed_ack = self.machine.rc().is_some_and(|connection| connection.responder.has_reply());
+        let ack_was_pending = self.machine.rc().is_some_and(|connection| connection.responder.has_reply());
         if let Some(strom) = &mut self.strom {
-            strom.owed_ack = owed_ack;
+            strom.ack_was_pending = ack_was_pending;
         }
         turn
     }
@@ -146,7 +146,7 @@ impl QueuePair {
                     used.packets += 1;
                     used.bytes += len;
                     if let Some(congestion) = &mut self.congestion {
-                        congestion.left(now, len);
+                        congestion.sent(now, len);
                     }
                 }
                 Sent::Stopped(queue) if out.has_space_per_queue() => {
@@ -347,7 +347,7 @@ impl QueuePair {
                 if let Some(congestion) = &mut self.congestion
                     && plan.asks_for_ack()
                 {
-                    congestion.asked(now, requester.progress());
+                    congestion.ack_requested(now, requester.progress());
                 }
             }
             Sent::Denied => {

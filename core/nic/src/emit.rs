@@ -120,7 +120,7 @@ pub(crate) fn emit_from(
     let below_bth = address_path.headers.get_or_insert_with(|| Headers::new(route, out.start(peer)));
     let below = below_bth.len();
     out.mark(route.ip_fields());
-    let Some(lease) = out.lend(peer, class, below + total) else { return refused(out, peer, class) };
+    let Some(lease) = out.lend(peer, class, below + total) else { return lend_failure(out, peer, class) };
     below_bth.emit(lease.ip_id, total, lease.bytes);
     let frame = &mut lease.bytes[below..below + total];
     packet::emit_headers(bth, ext, frame);
@@ -160,7 +160,7 @@ pub(crate) fn emit_outlined(
 /// Returns the reason why the port provided no frame. Always inlined, because most ports have only one
 /// possible reason, and the test then disappears.
 #[inline(always)]
-fn refused(out: &impl Egress, peer: Peer, class: Class) -> Sent {
+fn lend_failure(out: &impl Egress, peer: Peer, class: Class) -> Sent {
     if out.has_space_per_queue() {
         let queue = usize::from(out.queue(peer, class) % 64);
         if out.stopped() >> queue & 1 == 1 {

@@ -199,7 +199,7 @@ pub(crate) struct Strom {
     /// Time at which the delayed ACK is sent.
     delayed_ack: Instant,
     /// The last turn ended with an unsent response.
-    pub(crate) owed_ack: bool,
+    pub(crate) ack_was_pending: bool,
     /// IRN only: packets that arrived ahead of the expected PSN.
     early: Box<[Early]>,
     /// The lane that served the queue pair last.
@@ -224,7 +224,7 @@ impl Strom {
             waited_for: false,
             agreed: false,
             delayed_ack: Instant::NEVER,
-            owed_ack: false,
+            ack_was_pending: false,
             early: (0..early).map(empty).collect(),
             lane: LaneId::NONE,
             tap: None,

@@ -7,7 +7,7 @@
 //! loss must end, so progress resumes once the link delivers.
 
 use remora_transport::rc::Seq;
-use remora_transport::rc::irn::{Ends, Place, Receiver, Recovery, Sender, Settings, Timeout};
+use remora_transport::rc::irn::{Arrival, Ends, Receiver, Recovery, Sender, Settings, Timeout};
 use std::collections::{BTreeSet, HashSet};
 
 /// The `Ends` of each packet in the flow: a SEND of two packets, a WRITE, a SEND, and another SEND.
@@ -42,7 +42,7 @@ impl Flow {
         if chosen.is_none() && !pair.sender.must_look() {
             return false;
         }
-        let (high, una) = (pair.sender.high(), pair.sender.una());
+        let (high, una) = (pair.sender.snd_max(), pair.sender.snd_una());
         let counted = (una..high).filter(|seq| !(self.sacked_leave && pair.sender.is_sacked(*seq))).count();
         pair.sender.transmitted(chosen);
         if let Some(seq) = chosen {
@@ -54,13 +54,13 @@ impl Flow {
     }
 
     fn arrive(&self, pair: &mut Pair, seq: Seq) {
-        let before = pair.receiver.expected();
-        let answer = if pair.receiver.place(seq) == Place::Ahead && !self.keeps {
+        let before = pair.receiver.rcv_nxt();
+        let answer = if pair.receiver.arrival(seq) == Arrival::Gap && !self.keeps {
             (before, Some(seq))
         } else {
             let answer = pair.receiver.arrive(seq, FLOW[seq as usize]);
             pair.completed += answer.completions;
-            (answer.expected, answer.nack.then_some(seq))
+            (answer.rcv_nxt, answer.nack.then_some(seq))
         };
         assert!(answer.0 >= before, "the cumulative acknowledgement never decreases");
         if pair.answers.len() < ANSWERS {
@@ -104,19 +104,21 @@ impl Flow {
 
     fn check(&self, pair: &Pair) {
         let (sender, receiver) = (&pair.sender, &pair.receiver);
-        assert!(sender.una() <= receiver.expected(), "acknowledged packets have arrived");
-        assert!(sender.una() <= sender.next() && sender.next() <= sender.high());
-        assert!((sender.una()..sender.high()).all(|seq| {
-            !sender.is_sacked(seq) || seq < receiver.expected() || receiver.place(seq) == Place::Again
+        assert!(sender.snd_una() <= receiver.rcv_nxt(), "acknowledged packets have arrived");
+        assert!(sender.snd_una() <= sender.snd_nxt() && sender.snd_nxt() <= sender.snd_max());
+        assert!((sender.snd_una()..sender.snd_max()).all(|seq| {
+            !sender.is_sacked(seq)
+                || seq < receiver.rcv_nxt()
+                || receiver.arrival(seq) == Arrival::GapDuplicate
         }));
-        let in_order = &FLOW[..receiver.expected() as usize];
+        let in_order = &FLOW[..receiver.rcv_nxt() as usize];
         let ended = |what: &[Ends]| in_order.iter().filter(|ends| what.contains(ends)).count() as u32;
         assert_eq!(pair.completed, ended(&[Ends::Completion]), "each operation completes once, in order");
         assert_eq!(receiver.msn(), ended(&[Ends::Completion, Ends::Message]));
     }
 
     fn is_done(&self, pair: &Pair) -> bool {
-        pair.sender.una() == self.packets
+        pair.sender.snd_una() == self.packets
     }
 
     /// Returns true if the flow ends without further loss, when the timer expires only if nothing else can
@@ -124,7 +126,7 @@ impl Flow {
     fn finishes(&self, mut pair: Pair) -> bool {
         for _ in 0..8 * self.packets {
             if self.is_done(&pair) {
-                return pair.receiver.expected() == self.packets;
+                return pair.receiver.rcv_nxt() == self.packets;
             }
             let mut moved = false;
             while self.transmit(&mut pair) {

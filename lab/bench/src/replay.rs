@@ -87,7 +87,7 @@ pub fn receiver(args: &Args) -> Result<()> {
         let arrived = Psn::new(next(words, "a PSN", PSNS)? as u32);
         let receiver =
             receivers.entry(qp).or_insert_with(|| Receiver::new(start(Psn::new(0)), settings.bitmap));
-        let seq = extend(receiver.expected(), arrived);
+        let seq = extend(receiver.rcv_nxt(), arrived);
         let Answer { nack, expected, sack, msn, completions } = receiver.arrive(seq, Ends::of(opcode));
         let (nack, expected, sack) = (u8::from(nack), psn(expected).get(), psn(sack).get());
         writeln!(out, "{nack} {expected} {sack} {msn} {completions}")?;
@@ -129,12 +129,12 @@ pub fn sender(args: &Args) -> Result<()> {
 }
 
 fn seq_of(sender: &Sender, number: u64) -> Seq {
-    extend(sender.una(), Psn::new(number as u32))
+    extend(sender.snd_una(), Psn::new(number as u32))
 }
 
 fn state(sender: &Sender) -> String {
     let [send_again, recovery, look] = sender.flags().map(u8::from);
     let [next, una, again, recover] =
-        [sender.next(), sender.una(), sender.retransmit(), sender.recover()].map(|seq| psn(seq).get());
+        [sender.snd_nxt(), sender.snd_una(), sender.retransmit(), sender.recover()].map(|seq| psn(seq).get());
     format!("{next} {una} {again} {recover} {send_again} {recovery} {look}")
 }

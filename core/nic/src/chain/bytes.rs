@@ -144,7 +144,7 @@ pub(super) fn send_here(
     }
     if let Err(too_long) = delivered {
         let outcome = qp.undelivered(&receive, too_long, shared);
-        return Err(refused(outcome));
+        return Err(failure_status(outcome));
     }
     notify(qp, mem, &receive, &notice, shared).map(|()| notice.len)
 }
@@ -159,12 +159,12 @@ pub(super) fn notify(
 ) -> Result<(), Status> {
     match qp.finish(mem, receive, notice, shared) {
         Outcome::Done => Ok(()),
-        outcome => Err(refused(outcome)),
+        outcome => Err(failure_status(outcome)),
     }
 }
 
 /// Returns the status of a work request for the responder's outcome.
-pub(super) fn refused(outcome: Outcome) -> Status {
+pub(super) fn failure_status(outcome: Outcome) -> Status {
     match outcome {
         Outcome::Nak(NakCode::INVALID_REQUEST) => Status::RemoteInvalidRequest,
         Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR) | Outcome::End => Status::RemoteAccess,

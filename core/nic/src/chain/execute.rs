@@ -7,7 +7,7 @@ use remora_transport::state::State;
 use remora_transport::{Instant, Notice, Outcome, Status};
 use remora_wire::prism::Verdict;
 
-use super::bytes::{bring_back, calculate, notify, read_here, refused, send_here, write_here};
+use super::bytes::{bring_back, calculate, failure_status, notify, read_here, send_here, write_here};
 use super::calculate::Calculation;
 use super::control::Start;
 use super::start::may_start;
@@ -65,7 +65,7 @@ pub(crate) fn transmit_to_itself(
         qp.send.free(end);
     }
     if let Some(congestion) = &mut qp.congestion {
-        congestion.left(now, bytes + done * SLOT);
+        congestion.sent(now, bytes + done * SLOT);
     }
     used.packets += done.div_ceil(A_PACKET);
     used.bytes += bytes;
@@ -126,7 +126,7 @@ fn execute_whole(
         Kind::Read { va, rkey } => read_here(qp, mem, va, rkey, &context, len),
         Kind::Atomic { va, rkey, atomic } => match qp.atomic(mem, rkey, va, atomic) {
             Outcome::Value(old) => bring_back(qp, mem, wqe, old),
-            outcome => Err(refused(outcome)),
+            outcome => Err(failure_status(outcome)),
         },
         Kind::WriteImm { va, rkey, .. } => {
             let receive = qp.receive.take().ok_or(Status::RnrRetryExceeded)?;

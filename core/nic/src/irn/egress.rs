@@ -57,7 +57,7 @@ impl QueuePair {
             }
         }
         let irn = self.machine.irn()?;
-        if !irn.requester.owes_ack() && !irn.responder.has_reply() {
+        if !irn.requester.has_pending_ack() && !irn.responder.has_reply() {
             return None;
         }
         self.reply_irn(now, mem, out, shared)
@@ -145,8 +145,8 @@ impl EmitRequest for reliable::Irn {
 
 /// Sends the (N)ACK of responses that the requester owes.
 fn acknowledge(irn: &mut Irn, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
-    let (owed_ack, psn) = irn.requester.owed_ack()?;
-    let syndrome = match owed_ack.sack {
+    let (pending_ack, psn) = irn.requester.pending_ack()?;
+    let syndrome = match pending_ack.sack {
         None => Syndrome::ack(aeth::NO_CREDITS),
         Some(_) => Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR),
     };
@@ -167,7 +167,7 @@ fn acknowledge(irn: &mut Irn, out: &mut impl Egress, shared: &mut Shared) -> Opt
         },
     );
     if matches!(sent, Sent::Yes(_)) {
-        irn.requester.owed_ack_sent(&owed_ack);
+        irn.requester.pending_ack_sent(&pending_ack);
     }
     Some(sent)
 }

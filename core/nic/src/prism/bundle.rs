@@ -186,7 +186,7 @@ pub(crate) fn request_bundle(
             requester.sent_together(now, count, counters);
             // The last request of the bundle asks for an acknowledgement.
             if let Some(congestion) = &mut qp.congestion {
-                congestion.asked(now, requester.progress());
+                congestion.ack_requested(now, requester.progress());
             }
         }
     }

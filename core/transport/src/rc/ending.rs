@@ -62,7 +62,7 @@ impl Failing {
 
 /// Returns the status of a request that the peer refused with `code`, and counts it. Sequence errors are
 /// handled elsewhere.
-pub(super) fn refused(code: NakCode, counters: &mut Counters) -> Status {
+pub(super) fn refusal_status(code: NakCode, counters: &mut Counters) -> Status {
     match code {
         NakCode::INVALID_REQUEST => {
             counters.req_remote_invalid_request += 1;
@@ -90,17 +90,17 @@ pub(super) fn count_refusal(code: NakCode, counters: &mut Counters) {
     }
 }
 
-/// Uses one of the `left` RNR retries. Returns false if none is left.
-pub(super) fn may_wait(left: &mut u8, parameters: &Parameters, counters: &mut Counters) -> bool {
+/// Uses one of the `remaining` RNR retries. Returns false if none remains.
+pub(super) fn may_wait(remaining: &mut u8, parameters: &Parameters, counters: &mut Counters) -> bool {
     // A value of 7 retries without a limit (IBTA vol. 1 §9.7.5.2.8).
     if parameters.rnr_retry == 7 {
         return true;
     }
-    let Some(less) = left.checked_sub(1) else {
+    let Some(less) = remaining.checked_sub(1) else {
         counters.retry_rnr_exceeded_err += 1;
         return false;
     };
-    *left = less;
+    *remaining = less;
     true
 }
 
@@ -125,8 +125,10 @@ mod tests {
     fn a_peer_that_is_not_ready_is_waited_for_as_often_as_agreed_and_with_seven_for_ever() {
         for (rnr_retry, times) in [(0, 0), (3, 3), (7, 100)] {
             let parameters = Parameters { rnr_retry, ..Parameters::default() };
-            let (mut left, mut counters) = (rnr_retry, Counters::default());
-            let waited = (0..100).take_while(|_| may_wait(&mut left, &parameters, &mut counters)).count();
+            let mut remaining = rnr_retry;
+            let mut counters = Counters::default();
+            let waited =
+                (0..100).take_while(|_| may_wait(&mut remaining, &parameters, &mut counters)).count();
             assert_eq!((waited, counters.retry_rnr_exceeded_err), (times, u64::from(times < 100)));
         }
     }

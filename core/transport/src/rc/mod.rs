@@ -8,6 +8,7 @@ mod ending;
 mod go_back_n;
 pub mod irn;
 mod message;
+mod messages;
 pub mod prism;
 mod replay;
 mod requester;

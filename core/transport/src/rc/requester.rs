@@ -9,16 +9,16 @@ mod chained;
 mod check;
 mod delayed_ack;
 
-use super::ending::{Failing, may_wait, refused};
+use super::ending::refusal_status;
 use super::go_back_n::Sender;
-use super::message::{Kind, Message, Placed, Retired, Window};
+use super::message::{Kind, Message, Placed, Retired};
+use super::messages::{Messages, message_methods};
 use super::prism::{self, ParsedResponse};
 use super::{FOR_EVER, Parameters, Progress, Seq, extend, psn, start, strom};
 use crate::{Atomic, Counters, Instant, Status, timers};
-use remora_wire::aeth::Kind as Syndrome;
 use remora_wire::prism::{Flags, Verdict};
 use remora_wire::{Extensions, NakCode, Opcode, Psn, packet};
-use remora_wire::{atomic_eth, ieth, immdt, reth};
+use remora_wire::{aeth, atomic_eth, ieth, immdt, reth};
 use std::collections::VecDeque;
 
 pub use chained::{Chained, Part};
@@ -87,19 +87,14 @@ pub enum Reaction<D> {
 
 /// The requester of one queue pair.
 pub struct Requester<D> {
-    parameters: Parameters,
-    window: Window<D>,
-    write_seq: Seq,
-    next_message: u64,
-    tx_window: Sender,
+    messages: Messages<D>,
+    sender: Sender,
     /// One past the PSN of the last response, for each READ and atomic that was sent and is not fully
     /// answered, oldest first.
     fetches: VecDeque<Seq>,
-    fetch_messages: u32,
     since_ack_req: u32,
     ack_req_every: u32,
     retries: u8,
-    rnr_retries: u8,
     /// One past the last packet in flight that requested an ACK. At most `snd_una` if the peer owes no ACK.
     ack_req_end: Seq,
     /// Expiration of the ACK timer. If the peer owes no ACK, the timer only checks why no packet has
@@ -111,10 +106,6 @@ pub struct Requester<D> {
     repeated: bool,
     /// Value of `snd_nxt` when the peer last had no buffer for a packet; `Seq::MAX` otherwise.
     blocked_at: Seq,
-    rnr_until: Instant,
-    /// Number of RNR NAKs received.
-    rnr_waits: u32,
-    failing: Failing,
     /// Number of the last submitted message that is conditional (PRISM).
     last_conditional: u64,
     /// Results of the PRISM operations that ended and are not retired.
@@ -130,135 +121,95 @@ impl<D: Copy> Requester<D> {
     pub fn new(first: Psn, capacity: u32, parameters: Parameters) -> Self {
         let first = start(first);
         Requester {
-            window: Window::new(capacity),
-            write_seq: first,
-            next_message: 0,
-            tx_window: Sender::new(first),
+            sender: Sender::new(first),
             fetches: VecDeque::with_capacity(usize::from(parameters.max_rd_atomic)),
-            fetch_messages: 0,
             since_ack_req: 0,
             ack_req_every: parameters.ack_req_every(),
             retries: parameters.retry_cnt,
-            rnr_retries: parameters.rnr_retry,
             ack_req_end: first,
             ack_deadline: Instant::NEVER,
             ack_timeout_ns: parameters.timeout_ns,
             repeated: false,
             blocked_at: Seq::MAX,
-            rnr_until: Instant(0),
-            rnr_waits: 0,
-            failing: Failing::default(),
             last_conditional: 0,
             verdicts: VecDeque::new(),
             force_ack_req_at: 0,
-            parameters,
+            messages: Messages::new(first, capacity, parameters),
         }
     }
 
     /// Changes `timeout`, `retry_cnt` and `rnr_retry` of a running queue pair.
     pub fn retune(&mut self, parameters: Parameters) {
-        self.parameters = parameters;
+        self.messages.retune(parameters);
         self.ack_timeout_ns = parameters.timeout_ns;
         self.retries = parameters.retry_cnt;
-        self.rnr_retries = parameters.rnr_retry;
     }
 
-    /// Returns the number of RNR NAKs received.
-    pub fn rnr_waits(&self) -> u32 {
-        self.rnr_waits
-    }
+    message_methods!();
 
     /// Returns the bytes in use, including heap memory.
     pub fn state_bytes(&self) -> usize {
-        size_of::<Self>() + self.window.heap_bytes() + self.fetches.capacity() * size_of::<Seq>()
-    }
-
-    /// Returns true if another message can be submitted.
-    #[inline]
-    pub fn has_capacity(&self) -> bool {
-        !self.window.is_full() && !self.failing.any()
-    }
-
-    /// Returns the number of messages submitted and not retired.
-    pub fn outstanding(&self) -> usize {
-        self.window.len()
+        size_of::<Self>() + self.messages.window.heap_bytes() + self.fetches.capacity() * size_of::<Seq>()
     }
 
     /// Returns true if a READ or atomic is submitted and not retired.
     pub fn fetching(&self) -> bool {
-        self.fetch_messages > 0
-    }
-
-    /// Returns the number of the oldest message that is not retired, and the number of the next submission.
-    pub fn numbers(&self) -> (u64, u64) {
-        self.window.bounds()
+        self.messages.fetch_messages > 0
     }
 
     /// Returns the acknowledged and sent sequence numbers.
     #[inline]
     pub fn progress(&self) -> Progress {
-        let Sender { snd_una, snd_max, .. } = self.tx_window;
-        Progress { acknowledged: snd_una, sent: snd_max, clean: !self.tx_window.retransmitting() }
+        let Sender { snd_una, snd_max, .. } = self.sender;
+        Progress { acknowledged: snd_una, sent: snd_max, clean: !self.sender.retransmitting() }
     }
 
     /// Returns the number of packets that were sent since the last go-back and are not acknowledged.
     #[inline]
     pub fn in_flight(&self) -> u64 {
-        self.tx_window.in_flight()
+        self.sender.in_flight()
     }
 
     /// Returns the number of submitted packets that have never been sent.
     #[inline]
     pub fn backlog(&self) -> u64 {
-        self.write_seq - self.tx_window.snd_max
+        self.messages.write_seq - self.sender.snd_max
     }
 
     /// Submits a message. The caller has checked `has_capacity`.
     #[inline(always)]
     pub fn submit(&mut self, message: Message<D>) {
         debug_assert!(self.has_capacity(), "the caller checks the capacity before it submits");
-        let first = self.write_seq;
-        self.write_seq += u64::from(message.kind.packets(message.len, self.parameters.mtu));
-        self.fetch_messages += u32::from(message.kind.is_fetch());
-        self.window.push(Placed { first, end: self.write_seq, message });
-        if first == self.write_seq {
-            self.step_over_local();
-        }
+        let packets = message.kind.packets(message.len, self.messages.parameters.mtu);
+        let end = self.messages.write_seq + u64::from(packets);
+        self.messages.append(message, end, self.sender.snd_nxt);
     }
 
     /// Enables PRISM, because the peer agreed on it: allocates memory for the results of operations.
     pub fn enable_prism(&mut self) {
-        self.verdicts = VecDeque::with_capacity(self.window.capacity());
-    }
-
-    /// Submits a message that cannot be executed. It completes with `status` after all earlier messages. The
-    /// caller has checked `has_capacity`.
-    pub fn submit_failing(&mut self, message: Message<D>, status: Status) {
-        let number = self.window.bounds().1;
-        self.submit(message);
-        self.fail(number, status);
+        self.verdicts = VecDeque::with_capacity(self.messages.window.capacity());
     }
 
     /// Returns true if a packet remains to be sent or a message can be retired.
     #[inline]
     pub fn has_unsent(&self) -> bool {
-        self.tx_window.snd_nxt < self.write_seq
-            || self.failing.any()
-            || self.window.front().is_some_and(|front| front.end <= self.tx_window.snd_una)
+        self.sender.snd_nxt < self.messages.write_seq
+            || self.messages.failing.any()
+            || self.messages.window.front().is_some_and(|front| front.end <= self.sender.snd_una)
     }
 
     /// Returns the next request packet, or `None` if nothing can be sent now. Always inlined, so that plain
     /// RC pays nothing for the second caller.
     #[inline(always)]
     pub fn plan(&self, now: Instant) -> Option<Plan> {
-        let placed = self.window.get(self.next_message)?;
-        if now < self.rnr_until {
+        let placed = self.messages.window.get(self.messages.next_message)?;
+        if now < self.messages.rnr_until {
             return None;
         }
-        if self.failing.bars(self.next_message) {
+        if self.messages.failing.bars(self.messages.next_message) {
             return None;
         }
-        let index = (self.tx_window.snd_nxt - placed.first) as u32;
+        let index = (self.sender.snd_nxt - placed.first) as u32;
         let count = match placed.message.kind {
             Kind::Read { .. } | Kind::Atomic { .. } => self.piece(placed, index),
             // `plan_prism` plans these packets.
@@ -276,11 +227,12 @@ impl<D: Copy> Requester<D> {
     fn waits(&self, placed: &Placed<D>, index: u32, count: u32) -> bool {
         // If the peer owes no ACK, waiting for one would never end.
         if self.ack_is_owed()
-            && self.tx_window.in_flight() + u64::from(count) > u64::from(self.parameters.window)
+            && self.sender.in_flight() + u64::from(count) > u64::from(self.messages.parameters.window)
         {
             return true;
         }
-        if placed.message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic)
+        if placed.message.kind.is_fetch()
+            && self.fetches.len() >= usize::from(self.messages.parameters.max_rd_atomic)
         {
             return true;
         }
@@ -291,14 +243,14 @@ impl<D: Copy> Requester<D> {
     #[cold]
     #[inline(never)]
     pub fn plan_prism(&self, now: Instant) -> Option<(Plan, prism::Extended)> {
-        let placed = self.window.get(self.next_message)?;
+        let placed = self.messages.window.get(self.messages.next_message)?;
         let Kind::Prism(extended) = placed.message.kind else { return None };
-        if now < self.rnr_until || self.failing.bars(self.next_message) {
+        if now < self.messages.rnr_until || self.messages.failing.bars(self.messages.next_message) {
             return None;
         }
-        let index = (self.tx_window.snd_nxt - placed.first) as u32;
+        let index = (self.sender.snd_nxt - placed.first) as u32;
         // One request covers a whole READ, because the responder dereferences its pointer only once.
-        let count = if extended.asks() { (placed.end - self.tx_window.snd_nxt) as u32 } else { 1 };
+        let count = if extended.asks() { (placed.end - self.sender.snd_nxt) as u32 } else { 1 };
         (!self.waits(placed, index, count))
             .then(|| (self.describe_prism(placed, &extended, index, count), extended))
     }
@@ -307,16 +259,16 @@ impl<D: Copy> Requester<D> {
     /// aligned, so that a retransmitted request lies within the original piece.
     #[inline]
     fn piece(&self, placed: &Placed<D>, index: u32) -> u32 {
-        let left = (placed.end - placed.first) as u32 - index;
-        left.min(self.parameters.read_piece - index % self.parameters.read_piece)
+        let remaining = (placed.end - placed.first) as u32 - index;
+        remaining.min(self.messages.parameters.read_piece - index % self.messages.parameters.read_piece)
     }
 
     #[inline(always)]
     fn describe(&self, placed: &Placed<D>, index: u32, count: u32) -> Plan {
         let message = &placed.message;
-        let mtu = self.parameters.mtu;
+        let mtu = self.messages.parameters.mtu;
         let offset = index * mtu;
-        let end = self.tx_window.snd_nxt + u64::from(count);
+        let end = self.sender.snd_nxt + u64::from(count);
         let last = end == placed.end;
         let fetch = message.kind.is_fetch();
         let len = if last { message.len - offset } else { count * mtu };
@@ -325,13 +277,13 @@ impl<D: Copy> Requester<D> {
         let (opcode, ext) = headers(&message.kind, index == 0, last, offset, dma_len);
         Plan {
             opcode,
-            psn: psn(self.tx_window.snd_nxt),
+            psn: psn(self.sender.snd_nxt),
             ack_req: fetch || self.needs_ack_req(end),
             solicited: last && message.solicited,
             ext,
             offset,
             len: if fetch { 0 } else { len },
-            number: self.next_message,
+            number: self.messages.next_message,
             count,
             fetch,
             last,
@@ -342,8 +294,8 @@ impl<D: Copy> Requester<D> {
     /// response on, with the address of the first request, because only the responder has dereferenced its
     /// pointer.
     fn describe_prism(&self, placed: &Placed<D>, extended: &prism::Extended, index: u32, count: u32) -> Plan {
-        let (message, mtu) = (&placed.message, self.parameters.mtu);
-        let snd_nxt = self.tx_window.snd_nxt;
+        let (message, mtu) = (&placed.message, self.messages.parameters.mtu);
+        let snd_nxt = self.sender.snd_nxt;
         let end = snd_nxt + u64::from(count);
         let (last, asks) = (end == placed.end, extended.asks());
         let (opcode, ext) = prism::headers(extended, index == 0 || asks, last, message.len);
@@ -361,7 +313,7 @@ impl<D: Copy> Requester<D> {
             ext,
             offset,
             len,
-            number: self.next_message,
+            number: self.messages.next_message,
             count,
             fetch: last,
             last,
@@ -371,8 +323,8 @@ impl<D: Copy> Requester<D> {
     /// Returns true if the packet that ends at `end` must request an ACK.
     #[inline]
     fn needs_ack_req(&self, end: Seq) -> bool {
-        end == self.write_seq
-            || end == self.tx_window.snd_max
+        end == self.messages.write_seq
+            || end == self.sender.snd_max
             || end == self.force_ack_req_at
             || self.since_ack_req + 1 >= self.ack_req_every
     }
@@ -381,36 +333,22 @@ impl<D: Copy> Requester<D> {
     /// it was written recently and is in the cache. Always inlined, like `plan`.
     #[inline(always)]
     pub fn context(&self, plan: &Plan) -> Option<&D> {
-        self.window.get(plan.number).map(|placed| &placed.message.context)
+        self.messages.window.get(plan.number).map(|placed| &placed.message.context)
     }
 
     /// Records that the planned packet was sent.
     #[inline]
     pub fn sent(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
-        counters.retransmitted_pkts += u64::from(self.tx_window.retransmitting());
-        self.tx_window.sent(plan.count);
+        counters.retransmitted_pkts += u64::from(self.sender.retransmitting());
+        self.sender.sent(plan.count);
         if plan.fetch {
-            self.fetches.push_back(self.tx_window.snd_nxt);
+            self.fetches.push_back(self.sender.snd_nxt);
         }
         if plan.last {
-            self.next_message += 1;
-            self.step_over_local();
+            self.messages.next_message += 1;
+            self.messages.step_over_local(self.sender.snd_nxt);
         }
-        self.left(now, plan.ack_req);
-    }
-
-    /// Advances `next_message` over local work, which has no packets.
-    #[inline]
-    fn step_over_local(&mut self) {
-        while self.window.get(self.next_message).is_some_and(|placed| placed.end <= self.tx_window.snd_nxt) {
-            self.next_message += 1;
-        }
-    }
-
-    /// Makes message `number` fail with `status` after all earlier messages have ended, because its local
-    /// memory is not accessible or a response is invalid.
-    pub fn fail(&mut self, number: u64, status: Status) {
-        self.failing.add(number, status);
+        self.update_ack_timer(now, plan.ack_req);
     }
 
     /// Makes the message of a planned packet fail, because the packet could not be built from local memory.
@@ -419,11 +357,15 @@ impl<D: Copy> Requester<D> {
         // Earlier packets may not have requested an ACK because more packets were to follow. The last of
         // them is retransmitted and requests one, unless it is a READ or atomic, which is answered anyway.
         // Otherwise only the ACK timer would complete the messages before the failed one.
-        let Some(first) = self.window.get(plan.number).map(|placed| placed.first) else { return };
-        let before = self.window.find(first - 1, plan.number).and_then(|number| self.window.get(number));
-        if first > self.tx_window.snd_una && before.is_some_and(|placed| !placed.message.kind.is_fetch()) {
+        let Some(first) = self.messages.window.get(plan.number).map(|placed| placed.first) else { return };
+        let before = self
+            .messages
+            .window
+            .find(first - 1, plan.number)
+            .and_then(|number| self.messages.window.get(number));
+        if first > self.sender.snd_una && before.is_some_and(|placed| !placed.message.kind.is_fetch()) {
             self.force_ack_req_at = first;
-            self.tx_window.repeat_from(first - 1);
+            self.sender.repeat_from(first - 1);
             self.rewind();
         }
     }
@@ -432,16 +374,8 @@ impl<D: Copy> Requester<D> {
     /// in the error state, and the caller must `flush` the rest.
     #[inline]
     pub fn retire(&mut self) -> Option<Retired<D>> {
-        let (head, _) = self.window.bounds();
-        let front = self.window.front()?;
-        let status = match self.failing.status(head) {
-            Some(status) => status,
-            None if front.end <= self.tx_window.snd_una => Status::Success,
-            None => return None,
-        };
-        let Placed { message, .. } = self.window.pop()?;
-        self.fetch_messages -= u32::from(message.kind.is_fetch());
-        self.next_message = self.next_message.max(head + 1);
+        let snd_una = self.sender.snd_una;
+        let (message, status) = self.messages.retire(|front| front.end <= snd_una)?;
         let retired = message.retired(message.context, status);
         // Operations end in order, so their results are in order too.
         let verdict = if let Kind::Prism(_) = retired.kind { self.verdicts.pop_front() } else { None };
@@ -450,9 +384,8 @@ impl<D: Copy> Requester<D> {
 
     /// Removes and returns the oldest message unfinished (flush).
     pub fn flush(&mut self) -> Option<Retired<D>> {
-        let Placed { message, .. } = self.window.pop()?;
+        let message = self.messages.flush()?;
         self.ack_deadline = Instant::NEVER;
-        self.rnr_until = Instant(0);
         Some(message.retired(message.context, Status::WrFlushed))
     }
 
@@ -464,8 +397,8 @@ impl<D: Copy> Requester<D> {
         packet: &packet::View<'_>,
         counters: &mut Counters,
     ) -> Reaction<D> {
-        let seq = extend(self.tx_window.snd_una, packet.bth.psn);
-        if seq >= self.tx_window.snd_max {
+        let seq = extend(self.sender.snd_una, packet.bth.psn);
+        if seq >= self.sender.snd_max {
             return Reaction::Nothing;
         }
         match packet.bth.opcode {
@@ -480,12 +413,12 @@ impl<D: Copy> Requester<D> {
     fn acknowledged(&mut self, now: Instant, seq: Seq, packet: &packet::View<'_>, counters: &mut Counters) {
         let Some(aeth) = packet.aeth() else { return };
         match aeth.syndrome.kind() {
-            Syndrome::Ack { .. } => {
+            aeth::Kind::Ack { .. } => {
                 self.arrived(now, seq + 1, counters);
             }
-            Syndrome::Rnr { timer } => self.not_ready(now, seq, timer, counters),
-            Syndrome::Nak(code) => self.refused(now, seq, code, counters),
-            Syndrome::Reserved => {}
+            aeth::Kind::Rnr { timer } => self.not_ready(now, seq, timer, counters),
+            aeth::Kind::Nak(code) => self.nak_received(now, seq, code, counters),
+            aeth::Kind::Reserved => {}
         }
     }
 
@@ -493,7 +426,7 @@ impl<D: Copy> Requester<D> {
     /// was lost. Returns true if `snd_una` advanced.
     #[inline]
     fn arrived(&mut self, now: Instant, upto: Seq, counters: &mut Counters) -> bool {
-        let unanswered = if self.fetch_messages == 0 { None } else { self.first_fetch() };
+        let unanswered = if self.messages.fetch_messages == 0 { None } else { self.first_fetch() };
         match unanswered {
             Some((_, first)) if first < upto => {
                 let advanced = self.advance(now, first);
@@ -507,29 +440,29 @@ impl<D: Copy> Requester<D> {
 
     #[inline]
     fn advance(&mut self, now: Instant, upto: Seq) -> bool {
-        let snd_nxt = self.tx_window.snd_nxt;
-        let advanced = self.tx_window.acknowledge(upto);
-        debug_assert!(self.tx_window.snd_una >= upto, "snd_una advances to the acknowledged packet");
+        let snd_nxt = self.sender.snd_nxt;
+        let advanced = self.sender.acknowledge(upto);
+        debug_assert!(self.sender.snd_una >= upto, "snd_una advances to the acknowledged packet");
         if !advanced {
             self.repeated = true;
             return false;
         }
         self.repeated = false;
-        self.ack_timeout_ns = self.parameters.timeout_ns;
-        if self.tx_window.snd_nxt != snd_nxt {
+        self.ack_timeout_ns = self.messages.parameters.timeout_ns;
+        if self.sender.snd_nxt != snd_nxt {
             self.seek();
         }
-        while self.fetches.front().is_some_and(|end| *end <= self.tx_window.snd_una) {
+        while self.fetches.front().is_some_and(|end| *end <= self.sender.snd_una) {
             self.fetches.pop_front();
         }
-        self.retries = self.parameters.retry_cnt;
-        self.rnr_retries = self.parameters.rnr_retry;
+        self.retries = self.messages.parameters.retry_cnt;
+        self.messages.rnr_retries = self.messages.parameters.rnr_retry;
         self.restart_ack_timer(now);
         true
     }
 
     fn go_back(&mut self, now: Instant) {
-        if self.tx_window.go_back() {
+        if self.sender.go_back() {
             self.rewind();
             self.restart_ack_timer(now);
         }
@@ -538,71 +471,74 @@ impl<D: Copy> Requester<D> {
     /// Adapts the other state to a `snd_nxt` that moved back: later requests count as not sent.
     fn rewind(&mut self) {
         self.seek();
-        while self.fetches.back().is_some_and(|end| *end > self.tx_window.snd_nxt) {
+        while self.fetches.back().is_some_and(|end| *end > self.sender.snd_nxt) {
             self.fetches.pop_back();
         }
         self.since_ack_req = 0;
-        self.ack_req_end = self.ack_req_end.min(self.tx_window.snd_nxt);
+        self.ack_req_end = self.ack_req_end.min(self.sender.snd_nxt);
         self.blocked_at = Seq::MAX;
     }
 
     fn seek(&mut self) {
-        self.next_message =
-            self.window.find(self.tx_window.snd_nxt, self.next_message).unwrap_or(self.window.bounds().1);
+        self.messages.next_message = self
+            .messages
+            .window
+            .find(self.sender.snd_nxt, self.messages.next_message)
+            .unwrap_or(self.messages.window.bounds().1);
     }
 
     /// Returns number and next response PSN of the oldest READ or atomic that is not fully answered.
     fn first_fetch(&self) -> Option<(u64, Seq)> {
-        let (head, tail) = self.window.bounds();
+        let (head, tail) = self.messages.window.bounds();
         (head..tail).find_map(|number| {
-            let placed = self.window.get(number)?;
-            (placed.message.kind.is_fetch() && placed.end > self.tx_window.snd_una)
-                .then(|| (number, placed.answered_from().max(self.tx_window.snd_una)))
+            let placed = self.messages.window.get(number)?;
+            (placed.message.kind.is_fetch() && placed.end > self.sender.snd_una)
+                .then(|| (number, placed.answered_from().max(self.sender.snd_una)))
         })
     }
 
     fn not_ready(&mut self, now: Instant, seq: Seq, timer: u8, counters: &mut Counters) {
-        if seq < self.tx_window.snd_una || (seq == self.tx_window.snd_una && now < self.rnr_until) {
+        if seq < self.sender.snd_una || (seq == self.sender.snd_una && now < self.messages.rnr_until) {
             return;
         }
-        counters.rnr_nak_retry_err += 1;
-        self.rnr_waits = self.rnr_waits.saturating_add(1);
+        self.messages.count_rnr_nak(counters);
         self.arrived(now, seq, counters);
-        if !may_wait(&mut self.rnr_retries, &self.parameters, counters) {
-            return self.fail(self.number_of(seq), Status::RnrRetryExceeded);
+        if !self.messages.may_wait(counters) {
+            return self
+                .fail(self.messages.number_of(seq, self.messages.next_message), Status::RnrRetryExceeded);
         }
         // The NAK proves that the peer is alive, so the retry count is reset.
-        self.retries = self.parameters.retry_cnt;
-        self.tx_window.restart();
+        self.retries = self.messages.parameters.retry_cnt;
+        self.sender.restart();
         self.rewind();
         self.ack_deadline = Instant::NEVER;
-        self.rnr_until = now.after(timers::rnr_timer_ns(timer));
+        self.messages.rnr_until = now.after(timers::rnr_timer_ns(timer));
     }
 
-    fn refused(&mut self, now: Instant, seq: Seq, code: NakCode, counters: &mut Counters) {
-        if seq < self.tx_window.snd_una {
+    fn nak_received(&mut self, now: Instant, seq: Seq, code: NakCode, counters: &mut Counters) {
+        if seq < self.sender.snd_una {
             return;
         }
         if code == NakCode::PSN_SEQUENCE_ERROR {
             counters.packet_seq_err += 1;
             return self.missed(now, seq, counters);
         }
-        let status = refused(code, counters);
+        let status = refusal_status(code, counters);
         self.arrived(now, seq, counters);
-        self.fail(self.number_of(seq), status);
+        self.fail(self.messages.number_of(seq, self.messages.next_message), status);
     }
 
     /// Processes a NAK for the missing packet `seq`.
     fn missed(&mut self, now: Instant, seq: Seq, counters: &mut Counters) {
         let advanced = self.arrived(now, seq, counters);
         // A duplicate NAK, or a NAK for a gap that was already handled, uses no retry.
-        if seq != self.tx_window.snd_una || !self.tx_window.may_go_back() {
+        if seq != self.sender.snd_una || !self.sender.may_go_back() {
             return;
         }
         if !advanced {
             if self.retries == 0 {
                 counters.retry_exceeded_err += 1;
-                self.fail(self.window.bounds().0, Status::RetryExceeded);
+                self.fail(self.messages.window.bounds().0, Status::RetryExceeded);
                 return;
             }
             self.use_retry();
@@ -616,10 +552,6 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    fn number_of(&self, seq: Seq) -> u64 {
-        self.window.find(seq, self.next_message).unwrap_or(self.window.bounds().0)
-    }
-
     /// Processes a READ or atomic response, in order only. A response after a gap means that responses were
     /// lost.
     #[inline]
@@ -630,7 +562,7 @@ impl<D: Copy> Requester<D> {
         packet: &packet::View<'_>,
         counters: &mut Counters,
     ) -> Reaction<D> {
-        if seq < self.tx_window.snd_una {
+        if seq < self.sender.snd_una {
             self.repeated = true;
             return Reaction::Nothing;
         }
@@ -639,14 +571,14 @@ impl<D: Copy> Requester<D> {
             self.arrived(now, seq, counters);
             return Reaction::Nothing;
         }
-        let Some(placed) = self.window.get(number).filter(|_| seq == expected) else {
+        let Some(placed) = self.messages.window.get(number).filter(|_| seq == expected) else {
             return Reaction::Nothing;
         };
         if let Kind::Prism(extended) = placed.message.kind {
             return self.answered_prism(now, seq, number, &extended, packet);
         }
         let placed = *placed;
-        let offset = (seq - placed.first) as u32 * self.parameters.mtu;
+        let offset = (seq - placed.first) as u32 * self.messages.parameters.mtu;
         let reaction = match (placed.message.kind, packet.atomic_ack()) {
             (Kind::Atomic { .. }, Some(ack)) => {
                 Reaction::Value { context: placed.message.context, number, value: ack.original }
@@ -676,8 +608,8 @@ impl<D: Copy> Requester<D> {
         extended: &prism::Extended,
         packet: &packet::View<'_>,
     ) -> Reaction<D> {
-        let mtu = self.parameters.mtu;
-        let Some(placed) = self.window.get_mut(number) else { return Reaction::Nothing };
+        let mtu = self.messages.parameters.mtu;
+        let Some(placed) = self.messages.window.get_mut(number) else { return Reaction::Nothing };
         let (context, first, end) = (placed.message.context, placed.first, placed.end);
         let parsed = prism::parse_response(extended, first, placed.message.len, seq, mtu, packet);
         let reaction = parsed.map(|parsed| match parsed {
@@ -703,8 +635,8 @@ impl<D: Copy> Requester<D> {
 
     #[inline]
     fn fits(&self, placed: &Placed<D>, seq: Seq, offset: u32, packet: &packet::View<'_>) -> bool {
-        let left = placed.message.len - offset;
-        let expected = if seq + 1 == placed.end { left } else { self.parameters.mtu };
+        let remaining = placed.message.len - offset;
+        let expected = if seq + 1 == placed.end { remaining } else { self.messages.parameters.mtu };
         packet.payload.len() as u32 == expected
     }
 }

@@ -112,7 +112,7 @@ enum PendingAck {
 
 /// The responder of one queue pair.
 pub struct Responder {
-    rx_window: Receiver,
+    receiver: Receiver,
     in_progress: MessageInProgress,
     pending: Option<Pending>,
     replay: Replay,
@@ -135,7 +135,7 @@ impl Responder {
     /// Returns a responder whose first packet is `first`.
     pub fn new(first: Psn, parameters: &Parameters, allowed: Allowed) -> Self {
         Responder {
-            rx_window: Receiver::new(start(first)),
+            receiver: Receiver::new(start(first)),
             in_progress: MessageInProgress::Nothing,
             pending: None,
             replay: Replay::new(parameters.max_dest_rd_atomic),
@@ -206,8 +206,8 @@ impl Responder {
         if self.ended {
             return Action::Nothing;
         }
-        let seq = extend(self.rx_window.rcv_nxt, packet.bth.psn);
-        match self.rx_window.arrive(seq) {
+        let seq = extend(self.receiver.rcv_nxt, packet.bth.psn);
+        match self.receiver.arrive(seq) {
             Arrival::InOrder if self.prism && prism::is_asked(packet) => self.receive_prism(packet, counters),
             Arrival::InOrder => match self.judge(packet) {
                 Ok(action) => action,
@@ -435,8 +435,8 @@ impl Responder {
             Ok(None) => return self.done(pending, Outcome::Done, counters),
             Err(code) => return self.refuse(code, counters),
         };
-        let first = self.rx_window.rcv_nxt;
-        self.rx_window.advance(pending.count);
+        let first = self.receiver.rcv_nxt;
+        self.receiver.advance(pending.count);
         self.in_progress = MessageInProgress::Nothing;
         self.msn = (self.msn + 1) & 0x00ff_ffff;
         count(pending.opcode, counters);
@@ -448,7 +448,7 @@ impl Responder {
         };
         let entry = Entry {
             first,
-            end: self.rx_window.rcv_nxt,
+            end: self.receiver.rcv_nxt,
             source,
             msn: self.msn,
             credits: answer.verdict.credits(),
@@ -472,7 +472,7 @@ impl Responder {
             }
             Outcome::NotReady => {
                 counters.out_of_buffer += 1;
-                self.rx_window.refuse();
+                self.receiver.refuse();
                 self.pending_ack = PendingAck::NotReady;
             }
         }
@@ -480,9 +480,9 @@ impl Responder {
 
     #[inline]
     fn done(&mut self, pending: Pending, outcome: Outcome, counters: &mut Counters) {
-        let first = self.rx_window.rcv_nxt;
-        self.rx_window.advance(pending.count);
-        debug_assert_eq!(self.rx_window.rcv_nxt, first + u64::from(pending.count), "rcv_nxt advances");
+        let first = self.receiver.rcv_nxt;
+        self.receiver.advance(pending.count);
+        debug_assert_eq!(self.receiver.rcv_nxt, first + u64::from(pending.count), "rcv_nxt advances");
         self.in_progress = pending.in_progress;
         if pending.ends {
             self.msn = (self.msn + 1) & 0x00ff_ffff;
@@ -490,7 +490,7 @@ impl Responder {
         }
         if let Some(source) = pending.source {
             let source = if let Outcome::Value(old) = outcome { Source::Value(old) } else { source };
-            let end = self.rx_window.rcv_nxt;
+            let end = self.receiver.rcv_nxt;
             self.replay.push(Entry {
                 first,
                 end,
@@ -591,9 +591,9 @@ impl Responder {
             PendingAck::Nak(code) => Syndrome::nak(code),
         };
         let seq = if self.pending_ack == PendingAck::Ack {
-            self.rx_window.rcv_nxt - 1
+            self.receiver.rcv_nxt - 1
         } else {
-            self.rx_window.rcv_nxt
+            self.receiver.rcv_nxt
         };
         Some(Reply {
             opcode: Opcode::RC_ACKNOWLEDGE,
@@ -656,7 +656,7 @@ impl Responder {
     /// Replaces the next response by a NAK, because the memory of its READ is no longer readable.
     pub fn deny(&mut self, code: NakCode, counters: &mut Counters) {
         if let Some(entry) = self.replay.front() {
-            self.rx_window.rcv_nxt = entry.next;
+            self.receiver.rcv_nxt = entry.next;
         }
         self.replay.clear();
         self.refuse(code, counters);

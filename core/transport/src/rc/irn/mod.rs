@@ -7,9 +7,8 @@
 //! additional packet headers are in `remora_wire::irn`.
 //!
 //! [`Sender`] and [`Receiver`] implement the paper's algorithms on sequence numbers alone; `remora bench
-//! irn-sender` and `irn-receiver` replay traces through them. Comments use TCP's names, as for go-back-N:
-//! the methods `una`, `next` and `high` return `snd_una`, `snd_nxt` and `snd_max`, and `expected` returns
-//! `rcv_nxt`.
+//! irn-sender` and `irn-receiver` replay traces through them. Sequence numbers have TCP's names, as for
+//! go-back-N.
 //!
 //! Consequences for programs: the bytes of a message may be written in any order, so **polling the last byte
 //! of a WRITE is unsafe**. A program must complete a WRITE with immediate data or with a later SEND. For the
@@ -19,7 +18,7 @@
 mod bitmap;
 mod delay;
 mod judge;
-mod owed;
+mod pending_acks;
 mod reads;
 mod receiver;
 mod requester;
@@ -29,8 +28,8 @@ mod sender;
 
 pub use bitmap::Bitmap;
 pub use judge::Write;
-pub use owed::OwedAck;
-pub use receiver::{Answer, Ends, Place, Receiver, Tracker};
+pub use pending_acks::PendingAck;
+pub use receiver::{Answer, Arrival, Ends, Receiver, Tracker};
 pub use requester::{Numbers, Plan, Requester};
 pub use responder::{Reply, Responder, Step};
 pub use rto::Rto;

@@ -39,33 +39,33 @@ impl Ends {
 
 /// Position of a received packet relative to `rcv_nxt` and to the packets that arrived.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In order: the packet is `rcv_nxt`.
-    Next,
-    /// After a gap, for the first time.
-    Ahead,
-    /// Duplicate of a packet that arrived after a gap.
-    Again,
-    /// Duplicate of a packet before `rcv_nxt`.
-    Behind,
-    /// After a gap, beyond the reach of the bitmaps; the packet must be dropped.
-    Beyond,
+pub enum Arrival {
+    /// The packet is the next one in order.
+    InOrder,
+    /// The packet follows a gap and arrives for the first time.
+    Gap,
+    /// The packet follows a gap and was received before.
+    GapDuplicate,
+    /// The packet precedes `rcv_nxt`, so it was received before.
+    Duplicate,
+    /// The packet follows a gap and lies beyond the reach of the bitmaps, so it must be dropped.
+    OutOfReach,
 }
 
-/// Returns the position of `seq` if `expected` is `rcv_nxt`, the bitmap has `size` flags, and `there`
-/// returns the flag of a packet.
+/// Returns the position of `seq` relative to `rcv_nxt`. The bitmap has `size` flags, and `there` returns the
+/// flag of a packet.
 #[inline]
-pub(super) fn place(seq: Seq, expected: Seq, size: u64, there: impl FnOnce(Seq) -> bool) -> Place {
-    if seq == expected {
-        Place::Next
-    } else if seq < expected {
-        Place::Behind
-    } else if seq - expected >= size {
-        Place::Beyond
+pub(super) fn arrival(seq: Seq, rcv_nxt: Seq, size: u64, there: impl FnOnce(Seq) -> bool) -> Arrival {
+    if seq == rcv_nxt {
+        Arrival::InOrder
+    } else if seq < rcv_nxt {
+        Arrival::Duplicate
+    } else if seq - rcv_nxt >= size {
+        Arrival::OutOfReach
     } else if there(seq) {
-        Place::Again
+        Arrival::GapDuplicate
     } else {
-        Place::Ahead
+        Arrival::Gap
     }
 }
 
@@ -74,8 +74,8 @@ pub(super) fn place(seq: Seq, expected: Seq, size: u64, there: impl FnOnce(Seq) 
 pub struct Answer {
     /// True for a NACK, because the packet arrived after a gap.
     pub nack: bool,
-    /// `rcv_nxt`, the cumulative acknowledgement.
-    pub expected: Seq,
+    /// The cumulative acknowledgement.
+    pub rcv_nxt: Seq,
     /// The packet that arrived.
     pub sack: Seq,
     /// Message sequence number (MSN).
@@ -87,7 +87,7 @@ pub struct Answer {
 /// The receiving half of a sequence of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Receiver {
-    expected: Seq,
+    rcv_nxt: Seq,
     msn: u32,
     one: Bitmap,
     two: Bitmap,
@@ -96,13 +96,13 @@ pub struct Receiver {
 impl Receiver {
     /// Returns a receiver whose first packet is `first` and that can record `size` packets.
     pub fn new(first: Seq, size: u32) -> Receiver {
-        Receiver { expected: first, msn: 0, one: Bitmap::new(size), two: Bitmap::new(size) }
+        Receiver { rcv_nxt: first, msn: 0, one: Bitmap::new(size), two: Bitmap::new(size) }
     }
 
-    /// Returns `rcv_nxt`, the next packet in order.
+    /// Returns the next packet in order.
     #[inline]
-    pub fn expected(&self) -> Seq {
-        self.expected
+    pub fn rcv_nxt(&self) -> Seq {
+        self.rcv_nxt
     }
 
     /// Returns the number of packets that the bitmaps can record, `rcv_nxt` included.
@@ -125,17 +125,17 @@ impl Receiver {
 
     /// Returns the position of a packet.
     #[inline]
-    pub fn place(&self, seq: Seq) -> Place {
-        place(seq, self.expected, self.one.size(), |seq| self.one.get(seq) || self.two.get(seq))
+    pub fn arrival(&self, seq: Seq) -> Arrival {
+        arrival(seq, self.rcv_nxt, self.one.size(), |seq| self.one.get(seq) || self.two.get(seq))
     }
 
-    /// Records a packet at [`Place::Next`] or [`Place::Ahead`].
+    /// Records a packet at [`Arrival::InOrder`] or [`Arrival::Gap`].
     #[inline]
     pub fn mark(&mut self, seq: Seq, ends: Ends) {
         debug_assert!(
-            seq.wrapping_sub(self.expected) < self.one.size(),
-            "a recorded packet lies within the bitmaps: {seq}, {} expected",
-            self.expected
+            seq.wrapping_sub(self.rcv_nxt) < self.one.size(),
+            "a recorded packet lies within the bitmaps: {seq}, rcv_nxt is {}",
+            self.rcv_nxt
         );
         if ends != Ends::Message {
             self.one.set(seq);
@@ -148,7 +148,7 @@ impl Receiver {
     /// Returns the effect of packet `rcv_nxt` if it has arrived.
     #[inline]
     pub fn front(&self) -> Option<Ends> {
-        match (self.one.get(self.expected), self.two.get(self.expected)) {
+        match (self.one.get(self.rcv_nxt), self.two.get(self.rcv_nxt)) {
             (false, false) => None,
             (true, false) => Some(Ends::Nothing),
             (false, true) => Some(Ends::Message),
@@ -159,10 +159,10 @@ impl Receiver {
     /// Advances `rcv_nxt` over a recorded packet, after the packet was processed.
     #[inline]
     pub fn step(&mut self) {
-        self.one.clear(self.expected);
-        let ends = self.two.clear(self.expected);
+        self.one.clear(self.rcv_nxt);
+        let ends = self.two.clear(self.rcv_nxt);
         self.msn = (self.msn + u32::from(ends)) & 0x00ff_ffff;
-        self.expected += 1;
+        self.rcv_nxt += 1;
     }
 
     /// Advances `rcv_nxt` over a packet that arrived in order while no packet after it is recorded.
@@ -171,13 +171,13 @@ impl Receiver {
     pub fn pass(&mut self, ends: bool) {
         debug_assert!(!self.has_ahead(), "no packet after a gap is recorded");
         self.msn = (self.msn + u32::from(ends)) & 0x00ff_ffff;
-        self.expected += 1;
+        self.rcv_nxt += 1;
     }
 
     /// Processes the arrival of a packet that executes nothing. Used to replay traces.
     pub fn arrive(&mut self, seq: Seq, ends: Ends) -> Answer {
-        let place = self.place(seq);
-        if matches!(place, Place::Next | Place::Ahead) {
+        let arrival = self.arrival(seq);
+        if matches!(arrival, Arrival::InOrder | Arrival::Gap) {
             self.mark(seq, ends);
         }
         let mut completions = 0;
@@ -185,16 +185,16 @@ impl Receiver {
             completions += u32::from(ends == Ends::Completion);
             self.step();
         }
-        let nack = matches!(place, Place::Ahead | Place::Again | Place::Beyond);
-        Answer { nack, expected: self.expected, sack: seq, msn: self.msn, completions }
+        let nack = matches!(arrival, Arrival::Gap | Arrival::GapDuplicate | Arrival::OutOfReach);
+        Answer { nack, rcv_nxt: self.rcv_nxt, sack: seq, msn: self.msn, completions }
     }
 
     /// Asserts that the bitmaps hold only packets of the window. Between two events packet `rcv_nxt` is
     /// missing, unless `waits` is true because the responder waits for a kernel or has ended.
     pub fn check(&self, waits: bool) {
-        let end = self.expected + self.one.size();
-        self.one.check(self.expected, end);
-        self.two.check(self.expected, end);
+        let end = self.rcv_nxt + self.one.size();
+        self.one.check(self.rcv_nxt, end);
+        self.two.check(self.rcv_nxt, end);
         assert!(self.msn <= 0x00ff_ffff, "a message sequence number has 24 bits");
         assert!(waits || self.front().is_none(), "the window advances over a packet that is there: {self:?}");
     }
@@ -208,64 +208,64 @@ impl Receiver {
 /// The receiving half of a sequence of responses. One bitmap is enough, because responses end no messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tracker {
-    expected: Seq,
+    rcv_nxt: Seq,
     there: Bitmap,
 }
 
 impl Tracker {
     /// Returns a tracker whose first packet is `first` and that can record `size` packets.
     pub fn new(first: Seq, size: u32) -> Tracker {
-        Tracker { expected: first, there: Bitmap::new(size) }
+        Tracker { rcv_nxt: first, there: Bitmap::new(size) }
     }
 
-    /// Returns `rcv_nxt`, the next packet in order.
+    /// Returns the next packet in order.
     #[inline]
-    pub fn expected(&self) -> Seq {
-        self.expected
+    pub fn rcv_nxt(&self) -> Seq {
+        self.rcv_nxt
     }
 
     /// Returns the position of a packet.
     #[inline]
-    pub fn place(&self, seq: Seq) -> Place {
-        place(seq, self.expected, self.there.size(), |seq| self.there.get(seq))
+    pub fn arrival(&self, seq: Seq) -> Arrival {
+        arrival(seq, self.rcv_nxt, self.there.size(), |seq| self.there.get(seq))
     }
 
-    /// Records a packet at [`Place::Next`] or [`Place::Ahead`], and advances over all packets that are in
+    /// Records a packet at [`Arrival::InOrder`] or [`Arrival::Gap`], and advances over all packets that are in
     /// order then.
     #[inline]
     pub fn take(&mut self, seq: Seq) {
         debug_assert!(
-            seq.wrapping_sub(self.expected) < self.there.size(),
-            "a recorded response lies within the bitmap: {seq}, {} expected",
-            self.expected
+            seq.wrapping_sub(self.rcv_nxt) < self.there.size(),
+            "a recorded response lies within the bitmap: {seq}, rcv_nxt is {}",
+            self.rcv_nxt
         );
-        if seq != self.expected {
+        if seq != self.rcv_nxt {
             self.there.set(seq);
             return;
         }
-        self.expected += 1;
-        while self.there.ones() > 0 && self.there.clear(self.expected) {
-            self.expected += 1;
+        self.rcv_nxt += 1;
+        while self.there.ones() > 0 && self.there.clear(self.rcv_nxt) {
+            self.rcv_nxt += 1;
         }
     }
 
     /// Advances to `to` without the packets before it, which will never be sent.
     pub fn skip(&mut self, to: Seq) {
-        self.there.clear_range(self.expected, to);
-        self.expected = to;
-        while self.there.ones() > 0 && self.there.clear(self.expected) {
-            self.expected += 1;
+        self.there.clear_range(self.rcv_nxt, to);
+        self.rcv_nxt = to;
+        while self.there.ones() > 0 && self.there.clear(self.rcv_nxt) {
+            self.rcv_nxt += 1;
         }
     }
 
     /// Asserts that the bitmap holds only packets after a gap.
     pub fn check(&self) {
         assert!(
-            !self.there.get(self.expected),
+            !self.there.get(self.rcv_nxt),
             "the window advances over a response that is there: {}",
-            self.expected
+            self.rcv_nxt
         );
-        self.there.check(self.expected + 1, self.expected + self.there.size());
+        self.there.check(self.rcv_nxt + 1, self.rcv_nxt + self.there.size());
     }
 
     /// Returns the bytes that the bitmap occupies.

@@ -8,19 +8,19 @@ mod check;
 mod prism;
 
 use super::delay::RetransmitDelay;
-use super::owed::{OwedAck, OwedAcks};
-use super::receiver::{Place, Tracker};
+use super::pending_acks::{PendingAck, PendingAcks};
+use super::receiver::{Arrival, Tracker};
 use super::{Recovery, Rto, Sender, Settings, Timeout};
-use crate::rc::ending::{Failing, may_wait, refused};
-use crate::rc::message::{Kind, Message, Placed, Window};
+use crate::rc::ending::refusal_status;
+use crate::rc::message::{Kind, Message, Placed};
+use crate::rc::messages::{Messages, message_methods};
 use crate::rc::requester::headers;
 use crate::rc::{Parameters, Progress, Reaction, Retired, Seq, extend, packets, psn, start};
 use crate::{Counters, Instant, Status, timers};
 use prism::forget_answered;
-use remora_wire::aeth::Kind as Syndrome;
 use remora_wire::irn::{Additions, fetch, message};
 use remora_wire::prism::Verdict;
-use remora_wire::{Extensions, NakCode, Opcode, Psn, packet, reth};
+use remora_wire::{Extensions, NakCode, Opcode, Psn, aeth, packet, reth};
 use std::collections::VecDeque;
 
 /// The next request packet without its payload.
@@ -83,28 +83,17 @@ struct Fetch {
 
 /// The requester of one queue pair.
 pub struct Requester<D> {
-    parameters: Parameters,
-    window: Window<Numbered<D>>,
+    messages: Messages<Numbered<D>>,
     sender: Sender,
     rto: Rto,
-    /// One past the PSN of the last submitted request packet.
-    write_seq: Seq,
-    /// Number of the message that contains the sender's next packet.
-    next_message: u64,
     tracker: Tracker,
-    owed: OwedAcks,
+    pending_acks: PendingAcks,
     /// Sequence number of the first response of the next READ or atomic.
     next_response: Seq,
     next_receive: u32,
     next_fetch: u32,
     /// READs and atomics that were sent and are not fully answered, oldest first.
     fetches: VecDeque<Fetch>,
-    fetch_messages: u32,
-    rnr_retries: u8,
-    rnr_until: Instant,
-    /// Number of RNR NAKs received.
-    rnr_waits: u32,
-    failing: Failing,
     /// True if responses that arrive after a gap are kept.
     keeps: bool,
     delay: RetransmitDelay,
@@ -118,66 +107,37 @@ impl<D: Copy> Requester<D> {
     pub fn new(first: Psn, capacity: u32, parameters: Parameters, settings: &Settings, peer: u32) -> Self {
         let first = start(first);
         Requester {
-            window: Window::new(capacity),
             sender: Sender::new(first, settings, settings.in_flight(peer).min(parameters.window)),
             rto: Rto::new(settings),
-            write_seq: first,
-            next_message: 0,
             tracker: Tracker::new(first, settings.bitmap),
-            owed: OwedAcks::new(settings.bitmap),
+            pending_acks: PendingAcks::new(settings.bitmap),
             next_response: first,
             next_receive: 0,
             next_fetch: 0,
             fetches: VecDeque::with_capacity(usize::from(parameters.max_rd_atomic)),
-            fetch_messages: 0,
-            rnr_retries: parameters.rnr_retry,
-            rnr_until: Instant(0),
-            rnr_waits: 0,
-            failing: Failing::default(),
             keeps: settings.recovery != Recovery::GoBackN,
             delay: RetransmitDelay::new(settings.retransmit_delay_ns),
-            parameters,
+            messages: Messages::new(first, capacity, parameters),
         }
     }
 
     /// Changes `timeout`, `retry_cnt` and `rnr_retry` of a running queue pair.
     pub fn retune(&mut self, parameters: Parameters) {
-        self.parameters = parameters;
-        self.rnr_retries = parameters.rnr_retry;
+        self.messages.retune(parameters);
     }
 
-    /// Returns the number of RNR NAKs received.
-    pub fn rnr_waits(&self) -> u32 {
-        self.rnr_waits
-    }
-
-    /// Returns true if another message can be submitted.
-    #[inline]
-    pub fn has_capacity(&self) -> bool {
-        !self.window.is_full() && !self.failing.any()
-    }
-
-    /// Returns the number of messages submitted and not retired.
-    #[inline]
-    pub fn outstanding(&self) -> usize {
-        self.window.len()
-    }
-
-    /// Returns the number of the oldest message that is not retired, and the number of the next submission.
-    pub fn numbers(&self) -> (u64, u64) {
-        self.window.bounds()
-    }
+    message_methods!();
 
     /// Returns the acknowledged and sent sequence numbers.
     pub fn progress(&self) -> Progress {
         let sender = &self.sender;
-        Progress { acknowledged: sender.una(), sent: sender.high(), clean: !sender.in_recovery() }
+        Progress { acknowledged: sender.snd_una(), sent: sender.snd_max(), clean: !sender.in_recovery() }
     }
 
     /// Returns the number of submitted packets that have never been sent.
     #[inline]
     pub fn backlog(&self) -> u64 {
-        self.write_seq - self.sender.high()
+        self.messages.write_seq - self.sender.snd_max()
     }
 
     /// Returns the sending half, for diagnostic tools.
@@ -194,21 +154,22 @@ impl<D: Copy> Requester<D> {
     #[inline]
     pub fn submit(&mut self, message: Message<D>) {
         debug_assert!(self.has_capacity(), "the caller checks the capacity before it submits");
-        let first = self.write_seq;
-        let (mut responses, mut number) = (self.next_response, 0);
+        let mut end = self.messages.write_seq;
+        let mut responses = self.next_response;
+        let mut number = 0;
+        let mtu = self.messages.parameters.mtu;
         match message.kind {
             Kind::Local => {}
             kind if kind.is_fetch() => {
-                self.write_seq += match kind {
-                    Kind::Prism(extended) => u64::from(extended.requests(message.len, self.parameters.mtu)),
+                end += match kind {
+                    Kind::Prism(extended) => u64::from(extended.requests(message.len, mtu)),
                     _ => 1,
                 };
-                self.next_response += self.responses_of(&message);
+                self.next_response += responses_of(&message, mtu);
                 (number, self.next_fetch) = (self.next_fetch, (self.next_fetch + 1) & NUMBER);
-                self.fetch_messages += 1;
             }
             kind => {
-                self.write_seq += u64::from(packets(message.len, self.parameters.mtu));
+                end += u64::from(packets(message.len, mtu));
                 if takes_receive(&kind) {
                     (number, self.next_receive) = (self.next_receive, (self.next_receive + 1) & NUMBER);
                 }
@@ -219,64 +180,41 @@ impl<D: Copy> Requester<D> {
             responses = self.next_response;
         }
         let Message { kind, len, fence, solicited, context } = message;
-        let message = Message {
-            kind,
-            len,
-            fence,
-            solicited,
-            context: Numbered { context, responses, number, verdict: 0 },
-        };
-        self.window.push(Placed { first, end: self.write_seq, message });
-        if first == self.write_seq {
-            self.step_over_local();
-        }
-    }
-
-    #[inline]
-    fn responses_of<N>(&self, message: &Message<N>) -> u64 {
-        let mtu = self.parameters.mtu;
-        u64::from(match message.kind {
-            Kind::Prism(extended) => extended.answers(message.len, mtu),
-            _ => packets(message.len, mtu),
-        })
-    }
-
-    /// Submits a message that cannot be executed. It completes with `status` after all earlier messages. The
-    /// caller has checked `has_capacity`.
-    pub fn submit_failing(&mut self, message: Message<D>, status: Status) {
-        let number = self.window.bounds().1;
-        self.submit(message);
-        self.fail(number, status);
+        let context = Numbered { context, responses, number, verdict: 0 };
+        let message = Message { kind, len, fence, solicited, context };
+        self.messages.append(message, end, self.sender.snd_nxt());
     }
 
     /// Returns true if a request or an acknowledgement of responses remains to be sent, or a message can be
     /// retired.
     #[inline]
     pub fn has_unsent(&self) -> bool {
-        self.sender.next() < self.write_seq
+        self.sender.snd_nxt() < self.messages.write_seq
             || self.sender.flags()[0]
             || self.sender.must_look()
-            || self.owed.is_owed()
-            || self.failing.any()
-            || self.window.front().is_some_and(|front| self.is_complete(front))
+            || self.pending_acks.is_pending()
+            || self.messages.failing.any()
+            || self.messages.window.front().is_some_and(|front| {
+                is_complete(front, &self.sender, &self.tracker, self.messages.parameters.mtu)
+            })
     }
 
     /// Returns the next request packet, or `None` if nothing can be sent now. Always inlined, like `sent`,
     /// because a plan has 200 bytes.
     #[inline(always)]
     pub fn plan(&mut self, now: Instant) -> Option<Plan> {
-        if now < self.rnr_until {
+        if now < self.messages.rnr_until {
             return None;
         }
         let (placed, number, seq) = if self.sender.in_turn() {
             if !self.sender.has_window() {
                 return None;
             }
-            let next = self.sender.next();
-            (self.begins(next)?, self.next_message, next)
+            let next = self.sender.snd_nxt();
+            (self.begins(next)?, self.messages.next_message, next)
         } else {
             let (number, seq) = self.choose(now)?;
-            (self.window.get(number)?, number, seq)
+            (self.messages.window.get(number)?, number, seq)
         };
         if let Kind::Prism(_) = placed.message.kind {
             // `plan_prism` plans these packets.
@@ -294,7 +232,7 @@ impl<D: Copy> Requester<D> {
             // Nothing waits for a rate limit, a scheduler or a full port, so the timer must run.
             self.rto.blocked(now, self.sender.in_flight());
         }
-        chosen.filter(|(_, seq)| *seq >= self.sender.high() || !self.delay.holds(now, *seq))
+        chosen.filter(|(_, seq)| *seq >= self.sender.snd_max() || !self.delay.holds(now, *seq))
     }
 
     fn chosen(&mut self) -> Option<(u64, Seq)> {
@@ -305,15 +243,15 @@ impl<D: Copy> Requester<D> {
             chosen = self.sender.choose(limit);
         }
         let seq = chosen?;
-        let number = if seq == self.sender.upcoming() {
-            self.next_message
+        let number = if seq == self.sender.next_unsacked() {
+            self.messages.next_message
         } else {
-            self.window.find(seq, self.next_message)?
+            self.messages.window.find(seq, self.messages.next_message)?
         };
-        if self.failing.bars(number) {
+        if self.messages.failing.bars(number) {
             return None;
         }
-        self.window.get(number).filter(|placed| placed.first <= seq && seq < placed.end)?;
+        self.messages.window.get(number).filter(|placed| placed.first <= seq && seq < placed.end)?;
         Some((number, seq))
     }
 
@@ -321,35 +259,37 @@ impl<D: Copy> Requester<D> {
     /// next new packet's message if that may be sent.
     #[inline]
     fn limit(&self) -> Seq {
-        let upcoming = self.sender.upcoming();
-        if upcoming < self.sender.high() {
-            return self.sender.high();
+        let upcoming = self.sender.next_unsacked();
+        if upcoming < self.sender.snd_max() {
+            return self.sender.snd_max();
         }
-        if self.begins(upcoming).is_some() { self.write_seq } else { upcoming }
+        if self.begins(upcoming).is_some() { self.messages.write_seq } else { upcoming }
     }
 
     /// Returns the message of the next new packet if that packet may be sent.
     #[inline(always)]
     fn begins(&self, upcoming: Seq) -> Option<&Placed<Numbered<D>>> {
-        let placed = self.window.get(self.next_message)?;
+        let placed = self.messages.window.get(self.messages.next_message)?;
         let message = &placed.message;
-        if self.failing.bars(self.next_message) {
+        if self.messages.failing.bars(self.messages.next_message) {
             return None;
         }
-        if message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic) {
+        if message.kind.is_fetch()
+            && self.fetches.len() >= usize::from(self.messages.parameters.max_rd_atomic)
+        {
             return None;
         }
         // Packets are processed out of order, so a fence waits for all earlier messages, not only for READs
         // and atomics.
         let fenced = message.fence && upcoming == placed.first;
         let waits = fenced
-            && (self.sender.una() != placed.first || self.tracker.expected() < message.context.responses);
+            && (self.sender.snd_una() != placed.first || self.tracker.rcv_nxt() < message.context.responses);
         (!waits).then_some(placed)
     }
 
     #[inline(always)]
     fn describe(&self, placed: &Placed<Numbered<D>>, number: u64, seq: Seq) -> Plan {
-        let (message, mtu) = (&placed.message, self.parameters.mtu);
+        let (message, mtu) = (&placed.message, self.messages.parameters.mtu);
         let fetch = message.kind.is_fetch();
         let index = (seq - placed.first) as u32;
         let offset = index * mtu;
@@ -374,21 +314,21 @@ impl<D: Copy> Requester<D> {
     /// Returns the context of the message that the planned packet belongs to.
     #[inline]
     pub fn context(&self, plan: &Plan) -> Option<&D> {
-        self.window.get(plan.number).map(|placed| &placed.message.context.context)
+        self.messages.window.get(plan.number).map(|placed| &placed.message.context.context)
     }
 
     /// Records that the planned packet was sent. Always inlined, so that the plan stays in registers.
     #[inline(always)]
     pub fn sent(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
-        let new = plan.seq >= self.sender.high();
+        let new = plan.seq >= self.sender.snd_max();
         if new && plan.additions.fetch.is_some() {
             self.fetching(plan.number);
         }
         if new && self.sender.in_turn() {
             self.sender.transmitted(Some(plan.seq));
             if plan.last {
-                self.next_message += 1;
-                self.step_over_local();
+                self.messages.next_message += 1;
+                self.messages.step_over_local(self.sender.next_unsacked());
             }
         } else {
             self.sent_out_of_turn(plan, new, counters);
@@ -410,37 +350,26 @@ impl<D: Copy> Requester<D> {
     /// Records that READ or atomic `number` was sent.
     #[inline]
     fn fetching(&mut self, number: u64) {
-        let Some(placed) = self.window.get(number) else { return };
+        let Some(placed) = self.messages.window.get(number) else { return };
         let first = placed.message.context.responses;
-        let end = first + self.responses_of(&placed.message);
+        let end = first + responses_of(&placed.message, self.messages.parameters.mtu);
         self.fetches.push_back(Fetch { first, end, until: end, message: number });
     }
 
     /// Sets `next_message` to the message of the packet that is next in sequence.
     fn seek(&mut self) {
-        let upcoming = self.sender.upcoming();
-        let head = self.window.bounds().0;
-        while self.next_message > head
-            && self.window.get(self.next_message - 1).is_some_and(|placed| placed.end > upcoming)
+        let upcoming = self.sender.next_unsacked();
+        let head = self.messages.window.bounds().0;
+        while self.messages.next_message > head
+            && self
+                .messages
+                .window
+                .get(self.messages.next_message - 1)
+                .is_some_and(|placed| placed.end > upcoming)
         {
-            self.next_message -= 1;
+            self.messages.next_message -= 1;
         }
-        self.step_over_local();
-    }
-
-    /// Advances `next_message` over local work, which has no packets.
-    #[inline(always)]
-    fn step_over_local(&mut self) {
-        let upcoming = self.sender.upcoming();
-        while self.window.get(self.next_message).is_some_and(|placed| placed.end <= upcoming) {
-            self.next_message += 1;
-        }
-    }
-
-    /// Makes message `number` fail with `status` after all earlier messages have ended, because its local
-    /// memory is not accessible or a response is invalid.
-    pub fn fail(&mut self, number: u64, status: Status) {
-        self.failing.add(number, status);
+        self.messages.step_over_local(self.sender.next_unsacked());
     }
 
     /// Makes the message of a planned packet fail, because the packet could not be built from local memory.
@@ -448,28 +377,13 @@ impl<D: Copy> Requester<D> {
         self.fail(plan.number, status);
     }
 
-    #[inline]
-    fn is_complete(&self, placed: &Placed<Numbered<D>>) -> bool {
-        let message = &placed.message;
-        placed.end <= self.sender.una()
-            && (!message.kind.is_fetch()
-                || message.context.responses + self.responses_of(message) <= self.tracker.expected())
-    }
-
     /// Removes and returns the next finished message, in order. After a message in error the queue pair is
     /// in the error state, and the caller must `flush` the rest.
     #[inline]
     pub fn retire(&mut self) -> Option<Retired<D>> {
-        let (head, _) = self.window.bounds();
-        let front = self.window.front()?;
-        let status = match self.failing.status(head) {
-            Some(status) => status,
-            None if self.is_complete(front) => Status::Success,
-            None => return None,
-        };
-        let Placed { message, .. } = self.window.pop()?;
-        self.fetch_messages -= u32::from(message.kind.is_fetch());
-        self.next_message = self.next_message.max(head + 1);
+        let Requester { messages, sender, tracker, .. } = self;
+        let mtu = messages.parameters.mtu;
+        let (message, status) = messages.retire(|front| is_complete(front, sender, tracker, mtu))?;
         let retired = message.retired(message.context.context, status);
         let Kind::Prism(_) = message.kind else { return Some(retired) };
         let verdict = Verdict::from_number(u32::from(message.context.verdict)).unwrap_or_default();
@@ -478,9 +392,8 @@ impl<D: Copy> Requester<D> {
 
     /// Removes and returns the oldest message unfinished (flush).
     pub fn flush(&mut self) -> Option<Retired<D>> {
-        let Placed { message, .. } = self.window.pop()?;
+        let message = self.messages.flush()?;
         self.rto.stop();
-        self.rnr_until = Instant(0);
         self.fetches.clear();
         Some(message.retired(message.context.context, Status::WrFlushed))
     }
@@ -491,7 +404,7 @@ impl<D: Copy> Requester<D> {
     fn silence_ends(&self) -> Instant {
         let nothing_else = self.rto.deadline() == Instant::NEVER && !self.rto.is_resting();
         if nothing_else && !self.fetches.is_empty() {
-            self.rto.patience(self.parameters.patience_ns(), 0)
+            self.rto.patience(self.messages.parameters.patience_ns(), 0)
         } else {
             Instant::NEVER
         }
@@ -501,14 +414,14 @@ impl<D: Copy> Requester<D> {
     #[inline]
     pub fn deadline(&self) -> Instant {
         let deadline = self.rto.deadline().min(self.silence_ends()).min(self.delay.deadline());
-        if self.rnr_until > Instant(0) { deadline.min(self.rnr_until) } else { deadline }
+        if self.messages.rnr_until > Instant(0) { deadline.min(self.messages.rnr_until) } else { deadline }
     }
 
     /// Runs the timers that are due at `now`. All packets that arrived until `rx_drained_at` have been
     /// processed.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, counters: &mut Counters) {
-        if self.rnr_until > Instant(0) && now >= self.rnr_until {
-            self.rnr_until = Instant(0);
+        if self.messages.rnr_until > Instant(0) && now >= self.messages.rnr_until {
+            self.messages.rnr_until = Instant(0);
             // Usually the next retransmission starts the timer. But if the peer has acknowledged everything
             // after the oldest packet selectively, nothing is retransmitted, so the timer is set here.
             self.follow(now);
@@ -528,7 +441,9 @@ impl<D: Copy> Requester<D> {
                 counters.local_ack_timeout_err += 1;
                 counters.irn_short_timeouts += u64::from(short);
                 if rx_drained_at
-                    >= self.rto.patience(self.parameters.patience_ns(), self.parameters.retry_cnt)
+                    >= self
+                        .rto
+                        .patience(self.messages.parameters.patience_ns(), self.messages.parameters.retry_cnt)
                 {
                     return self.give_up(counters);
                 }
@@ -541,7 +456,7 @@ impl<D: Copy> Requester<D> {
     /// Records that the peer has no buffer for the next packet.
     #[cold]
     pub fn blocked(&mut self, now: Instant) {
-        if now >= self.rnr_until {
+        if now >= self.messages.rnr_until {
             self.rto.blocked(now, self.sender.in_flight());
         }
     }
@@ -550,7 +465,7 @@ impl<D: Copy> Requester<D> {
         counters.retry_exceeded_err += 1;
         self.rto.stop();
         self.fetches.clear();
-        self.fail(self.window.bounds().0, Status::RetryExceeded);
+        self.fail(self.messages.window.bounds().0, Status::RetryExceeded);
     }
 
     /// Processes an acknowledgement or a response.
@@ -572,9 +487,9 @@ impl<D: Copy> Requester<D> {
     #[inline]
     fn acknowledged(&mut self, now: Instant, packet: &packet::View<'_>, counters: &mut Counters) {
         let Some(aeth) = packet.aeth() else { return };
-        let (seq, kind) = (extend(self.sender.una(), packet.bth.psn), aeth.syndrome.kind());
+        let (seq, kind) = (extend(self.sender.snd_una(), packet.bth.psn), aeth.syndrome.kind());
         match kind {
-            Syndrome::Ack { .. } => self.arrived(now, seq + 1, None),
+            aeth::Kind::Ack { .. } => self.arrived(now, seq + 1, None),
             _ => self.nak_arrived(now, seq, kind, packet, counters),
         }
     }
@@ -586,19 +501,19 @@ impl<D: Copy> Requester<D> {
         &mut self,
         now: Instant,
         seq: Seq,
-        kind: Syndrome,
+        kind: aeth::Kind,
         packet: &packet::View<'_>,
         counters: &mut Counters,
     ) {
         let Ok((additions, _)) = Additions::split(packet) else { return };
         match (kind, additions.sack) {
-            (Syndrome::Nak(NakCode::PSN_SEQUENCE_ERROR), Some(sack)) => {
+            (aeth::Kind::Nak(NakCode::PSN_SEQUENCE_ERROR), Some(sack)) => {
                 counters.packet_seq_err += 1;
-                self.arrived(now, seq, Some(extend(self.sender.una(), sack.psn)));
+                self.arrived(now, seq, Some(extend(self.sender.snd_una(), sack.psn)));
             }
-            (Syndrome::Rnr { timer }, _) => self.not_ready(now, seq, timer, counters),
-            (Syndrome::Nak(code), _) => self.refused(now, seq, code, counters),
-            (Syndrome::Ack { .. } | Syndrome::Reserved, _) => {}
+            (aeth::Kind::Rnr { timer }, _) => self.not_ready(now, seq, timer, counters),
+            (aeth::Kind::Nak(code), _) => self.nak_received(now, seq, code, counters),
+            (aeth::Kind::Ack { .. } | aeth::Kind::Reserved, _) => {}
         }
     }
 
@@ -609,9 +524,9 @@ impl<D: Copy> Requester<D> {
         let advanced = self.sender.acknowledge(upto, sack);
         self.sender.check_advance(upto, sack);
         if advanced {
-            let outstanding = self.sender.una() < self.sender.high();
-            self.rto.advanced(now, self.sender.una(), outstanding, self.sender.in_flight());
-            self.rnr_retries = self.parameters.rnr_retry;
+            let outstanding = self.sender.snd_una() < self.sender.snd_max();
+            self.rto.advanced(now, self.sender.snd_una(), outstanding, self.sender.in_flight());
+            self.messages.rnr_retries = self.messages.parameters.rnr_retry;
         }
         if moves {
             self.seek();
@@ -621,20 +536,22 @@ impl<D: Copy> Requester<D> {
 
     /// Rests the timer while the oldest packet waits for its retransmission or for the peer to become ready.
     fn follow(&mut self, now: Instant) {
-        let waits = self.sender.head_waits().map(|waits| waits || now < self.rnr_until);
+        let waits = self.sender.head_waits().map(|waits| waits || now < self.messages.rnr_until);
         self.rto.follow(now, waits, self.sender.in_flight());
     }
 
     fn not_ready(&mut self, now: Instant, seq: Seq, timer: u8, counters: &mut Counters) {
-        let stale = seq < self.sender.una() || seq >= self.sender.high();
-        if stale || (seq == self.sender.una() && now < self.rnr_until) {
+        let stale = seq < self.sender.snd_una() || seq >= self.sender.snd_max();
+        if stale || (seq == self.sender.snd_una() && now < self.messages.rnr_until) {
             return;
         }
-        counters.rnr_nak_retry_err += 1;
-        self.rnr_waits = self.rnr_waits.saturating_add(1);
+        self.messages.count_rnr_nak(counters);
         self.arrived(now, seq, None);
-        if !may_wait(&mut self.rnr_retries, &self.parameters, counters) {
-            return self.fail(self.number_of(seq), Status::RnrRetryExceeded);
+        if !self.messages.may_wait(counters) {
+            return self.fail(
+                self.messages.number_of(seq, self.messages.window.bounds().0),
+                Status::RnrRetryExceeded,
+            );
         }
         // Later messages found no receive work request either, and the peer dropped them without a NAK.
         self.sender.rewind();
@@ -642,58 +559,56 @@ impl<D: Copy> Requester<D> {
         self.rto.heard(now);
         self.rto.stop();
         self.rto.rest(now, true);
-        self.rnr_until = now.after(timers::rnr_timer_ns(timer));
+        self.messages.rnr_until = now.after(timers::rnr_timer_ns(timer));
     }
 
-    fn refused(&mut self, now: Instant, seq: Seq, code: NakCode, counters: &mut Counters) {
-        let front = self.window.front().map_or(self.write_seq, |front| front.first);
-        if seq < front || seq >= self.sender.high() {
+    fn nak_received(&mut self, now: Instant, seq: Seq, code: NakCode, counters: &mut Counters) {
+        let front = self.messages.window.front().map_or(self.messages.write_seq, |front| front.first);
+        if seq < front || seq >= self.sender.snd_max() {
             // All responses of this READ have arrived. The responder does not know that yet and tried to
             // retransmit from memory that is no longer accessible.
-            self.owed.acknowledge();
+            self.pending_acks.acknowledge();
             return;
         }
         // A sequence error without the SACK header is invalid with IRN and maps to a bad response, like
         // reserved codes.
-        let status = refused(code, counters);
-        let number = self.number_of(seq);
-        if self.window.get(number).is_some_and(|placed| self.is_complete(placed)) {
-            self.owed.acknowledge();
+        let status = refusal_status(code, counters);
+        let number = self.messages.number_of(seq, self.messages.window.bounds().0);
+        if self.messages.window.get(number).is_some_and(|placed| {
+            is_complete(placed, &self.sender, &self.tracker, self.messages.parameters.mtu)
+        }) {
+            self.pending_acks.acknowledge();
             return;
         }
         self.arrived(now, seq, None);
         self.fail(number, status);
     }
 
-    fn number_of(&self, seq: Seq) -> u64 {
-        self.window.find(seq, self.window.bounds().0).unwrap_or(self.window.bounds().0)
-    }
-
     /// Processes a READ or atomic response, in any order.
     fn answered(&mut self, now: Instant, packet: &packet::View<'_>, counters: &mut Counters) -> Reaction<D> {
-        let seq = extend(self.tracker.expected(), packet.bth.psn);
-        let place = self.tracker.place(seq);
-        match place {
-            Place::Next => {}
-            Place::Ahead if self.keeps => {}
-            Place::Behind => {
-                self.owed.acknowledge();
+        let seq = extend(self.tracker.rcv_nxt(), packet.bth.psn);
+        let arrival = self.tracker.arrival(seq);
+        match arrival {
+            Arrival::InOrder => {}
+            Arrival::Gap if self.keeps => {}
+            Arrival::Duplicate => {
+                self.pending_acks.acknowledge();
                 return Reaction::Nothing;
             }
-            Place::Ahead | Place::Again => {
-                self.owed.report(seq);
+            Arrival::Gap | Arrival::GapDuplicate => {
+                self.pending_acks.report(seq);
                 return Reaction::Nothing;
             }
-            Place::Beyond => {
+            Arrival::OutOfReach => {
                 counters.irn_beyond_pkts += 1;
                 return Reaction::Nothing;
             }
         }
         let found = self.fetches.iter().find(|fetch| seq < fetch.end).copied();
         let Some(fetch) = found.filter(|fetch| fetch.first <= seq) else { return Reaction::Nothing };
-        let Some(placed) = self.window.get(fetch.message).copied() else { return Reaction::Nothing };
+        let Some(placed) = self.messages.window.get(fetch.message).copied() else { return Reaction::Nothing };
         let message = placed.message;
-        let offset = (seq - fetch.first) as u32 * self.parameters.mtu;
+        let offset = (seq - fetch.first) as u32 * self.messages.parameters.mtu;
         let (context, number) = (message.context.context, fetch.message);
         let reaction = match (message.kind, packet.atomic_ack()) {
             (Kind::Atomic { .. }, Some(ack)) => {
@@ -711,12 +626,12 @@ impl<D: Copy> Requester<D> {
         };
         self.tracker.take(seq);
         forget_answered(&mut self.fetches, &mut self.tracker);
-        if place == Place::Ahead {
+        if arrival == Arrival::Gap {
             counters.irn_ahead_pkts += 1;
-            self.owed.report(seq);
+            self.pending_acks.report(seq);
         } else {
-            self.owed.acknowledge();
-            self.owed.passed(seq, self.tracker.expected());
+            self.pending_acks.acknowledge();
+            self.pending_acks.passed(seq, self.tracker.rcv_nxt());
         }
         self.rto.heard(now);
         // The request was executed in order, so all earlier requests were executed too.
@@ -726,45 +641,64 @@ impl<D: Copy> Requester<D> {
 
     #[inline]
     fn fits(&self, len: u32, offset: u32, payload: usize) -> bool {
-        payload as u32 == (len - offset).min(self.parameters.mtu)
+        payload as u32 == (len - offset).min(self.messages.parameters.mtu)
     }
 
     /// Returns true if an ACK or NACK of responses must be sent.
     #[inline]
-    pub fn owes_ack(&self) -> bool {
-        self.owed.is_owed()
+    pub fn has_pending_ack(&self) -> bool {
+        self.pending_acks.is_pending()
     }
 
     /// Returns the next ACK or NACK of responses, and its PSNs as transmitted.
-    pub fn owed_ack(&self) -> Option<(OwedAck, Numbers)> {
-        let owed_ack = self.owed.next(self.tracker.expected())?;
-        let cumulative = if owed_ack.sack.is_some() { owed_ack.expected } else { owed_ack.expected - 1 };
-        Some((owed_ack, Numbers { cumulative: psn(cumulative), sack: owed_ack.sack.map(psn) }))
+    pub fn pending_ack(&self) -> Option<(PendingAck, Numbers)> {
+        let pending_ack = self.pending_acks.next(self.tracker.rcv_nxt())?;
+        let cumulative =
+            if pending_ack.sack.is_some() { pending_ack.rcv_nxt } else { pending_ack.rcv_nxt - 1 };
+        Some((pending_ack, Numbers { cumulative: psn(cumulative), sack: pending_ack.sack.map(psn) }))
     }
 
     /// Records that the ACK or NACK was sent.
-    pub fn owed_ack_sent(&mut self, owed_ack: &OwedAck) {
-        self.owed.sent(owed_ack);
+    pub fn pending_ack_sent(&mut self, pending_ack: &PendingAck) {
+        self.pending_acks.sent(pending_ack);
     }
 
-    /// Returns the bytes of the bitmaps of `sender`, `tracker` and `owed`.
+    /// Returns the bytes of the bitmaps of `sender`, `tracker` and `pending_acks`.
     pub fn bitmap_bytes(&self) -> [usize; 3] {
-        [self.sender.bitmap_bytes(), self.tracker.bitmap_bytes(), self.owed.bitmap_bytes()]
+        [self.sender.bitmap_bytes(), self.tracker.bitmap_bytes(), self.pending_acks.bitmap_bytes()]
     }
 
     /// Returns the additional bytes that IRN's numbers occupy in the window of messages.
     pub fn numbering_bytes(&self) -> usize {
         let plain = size_of::<Option<Placed<D>>>();
-        self.window.capacity() * (size_of::<Option<Placed<Numbered<D>>>>() - plain)
+        self.messages.window.capacity() * (size_of::<Option<Placed<Numbered<D>>>>() - plain)
     }
 
     /// Returns the bytes in use, including heap memory.
     pub fn state_bytes(&self) -> usize {
         size_of::<Self>()
-            + self.window.heap_bytes()
+            + self.messages.window.heap_bytes()
             + self.fetches.capacity() * size_of::<Fetch>()
             + self.bitmap_bytes().iter().sum::<usize>()
     }
+}
+
+/// Returns the number of response packets of a READ, atomic or PRISM operation.
+#[inline]
+fn responses_of<N>(message: &Message<N>, mtu: u32) -> u64 {
+    u64::from(match message.kind {
+        Kind::Prism(extended) => extended.answers(message.len, mtu),
+        _ => packets(message.len, mtu),
+    })
+}
+
+/// Returns true if all packets of a message are acknowledged and all its responses have arrived.
+#[inline]
+fn is_complete<D>(placed: &Placed<Numbered<D>>, sender: &Sender, tracker: &Tracker, mtu: u32) -> bool {
+    let message = &placed.message;
+    placed.end <= sender.snd_una()
+        && (!message.kind.is_fetch()
+            || message.context.responses + responses_of(message, mtu) <= tracker.rcv_nxt())
 }
 
 #[inline]

@@ -10,9 +10,9 @@ mod prism;
 mod strom;
 
 use super::judge::{Request, Write, judge, plain_write};
-use super::owed::OwedAcks;
+use super::pending_acks::PendingAcks;
 use super::reads::{Read, Reads, Wanted};
-use super::receiver::{Ends, Place, Receiver};
+use super::receiver::{Arrival, Ends, Receiver};
 use super::{Recovery, Rto, Sender, Settings, Timeout};
 use crate::rc::ending::count_refusal;
 use crate::rc::prism::{OperationInProgress, is_scratch};
@@ -100,7 +100,7 @@ enum ReplyCause {
     NotReady,
     /// A packet was dropped because it may be executed in order only.
     Dropped,
-    Owed(super::owed::OwedAck),
+    Pending(super::pending_acks::PendingAck),
     /// A READ or atomic response; `again` marks a retransmission.
     Response {
         seq: Seq,
@@ -136,7 +136,7 @@ enum Pending {
 /// The responder of one queue pair.
 pub struct Responder {
     receiver: Receiver,
-    owed: OwedAcks,
+    pending_acks: PendingAcks,
     reads: Reads,
     /// Sender of the responses.
     sender: Sender,
@@ -183,7 +183,7 @@ impl Responder {
         let first = start(first);
         Responder {
             receiver: Receiver::new(first, settings.bitmap),
-            owed: OwedAcks::new(settings.bitmap),
+            pending_acks: PendingAcks::new(settings.bitmap),
             reads: Reads::new(parameters.max_dest_rd_atomic),
             sender: Sender::new(first, settings, settings.in_flight(peer).min(parameters.window)),
             rto: Rto::new(settings),
@@ -230,7 +230,7 @@ impl Responder {
     /// the bitmaps. On `None` the NIC must call `receive` instead.
     #[inline]
     pub fn next_write<'a>(&self, packet: &packet::View<'a>) -> Option<Write<'a>> {
-        let usual = packet.bth.psn == psn(self.receiver.expected())
+        let usual = packet.bth.psn == psn(self.receiver.rcv_nxt())
             && !self.receiver.has_ahead()
             && self.allowed.write
             && !self.ended
@@ -243,7 +243,7 @@ impl Responder {
     #[inline]
     pub fn passed(&mut self, write: &Write<'_>, counters: &mut Counters) {
         counters.rx_write_requests += u64::from(write.ends);
-        let at = self.receiver.expected();
+        let at = self.receiver.rcv_nxt();
         self.receiver.pass(write.ends);
         self.stepped(at);
     }
@@ -258,33 +258,33 @@ impl Responder {
         if self.ended {
             return (Step::Nothing, &[]);
         }
-        let seq = extend(self.receiver.expected(), packet.bth.psn);
-        let place = self.receiver.place(seq);
-        match place {
-            Place::Next if self.is_kept(seq) => {
+        let seq = extend(self.receiver.rcv_nxt(), packet.bth.psn);
+        let arrival = self.receiver.arrival(seq);
+        match arrival {
+            Arrival::InOrder if self.is_kept(seq) => {
                 counters.duplicate_request += 1;
-                self.owed.acknowledge();
+                self.pending_acks.acknowledge();
                 return (Step::Nothing, &[]);
             }
-            Place::Next => {}
-            Place::Ahead if self.keeps => counters.out_of_sequence += 1,
-            Place::Ahead | Place::Again => {
+            Arrival::InOrder => {}
+            Arrival::Gap if self.keeps => counters.out_of_sequence += 1,
+            Arrival::Gap | Arrival::GapDuplicate => {
                 counters.out_of_sequence += 1;
-                self.owed.report(seq);
+                self.pending_acks.report(seq);
                 return (Step::Nothing, &[]);
             }
-            Place::Behind => {
+            Arrival::Duplicate => {
                 counters.duplicate_request += 1;
-                self.owed.acknowledge();
+                self.pending_acks.acknowledge();
                 self.resume();
                 return (Step::Nothing, &[]);
             }
-            Place::Beyond => {
+            Arrival::OutOfReach => {
                 counters.irn_beyond_pkts += 1;
                 return (Step::Nothing, &[]);
             }
         }
-        let in_order = place == Place::Next;
+        let in_order = arrival == Arrival::InOrder;
         if self.prism && (packet.bth.resv7 != 0 || in_order && self.in_progress.is_some()) {
             return self.receive_prism(now, packet, seq, in_order, counters);
         }
@@ -339,7 +339,7 @@ impl Responder {
                 (self.read_scratch(now, packet.bth.opcode, seq, number, key, va, len)?, &[])
             }
             Request::Fetch { number, wanted } => {
-                let kept = self.reads.keep(seq, number, wanted, self.sender.high());
+                let kept = self.reads.keep(seq, number, wanted, self.sender.snd_max());
                 if let Some(upto) = kept.map_err(|_| NakCode::INVALID_REQUEST)? {
                     self.answered(now, upto, None);
                 }
@@ -359,9 +359,9 @@ impl Responder {
                     count(opcode, counters);
                 }
                 self.receiver.mark(seq, ends);
-                if seq > self.receiver.expected() {
+                if seq > self.receiver.rcv_nxt() {
                     counters.irn_ahead_pkts += 1;
-                    self.owed.report(seq);
+                    self.pending_acks.report(seq);
                 }
             }
             (Pending::Fetch { request }, Outcome::Done | Outcome::Value(_)) => {
@@ -373,10 +373,10 @@ impl Responder {
                 self.take_step();
             }
             (Pending::Arrival { seq, .. }, Outcome::Nak(_) | Outcome::End | Outcome::NotReady)
-                if seq > self.receiver.expected() => {}
-            (_, Outcome::Nak(code)) => self.refuse(self.receiver.expected(), code, counters),
+                if seq > self.receiver.rcv_nxt() => {}
+            (_, Outcome::Nak(code)) => self.refuse(self.receiver.rcv_nxt(), code, counters),
             (_, Outcome::End) => {
-                self.fatal = Some((self.receiver.expected() - 1, ACK));
+                self.fatal = Some((self.receiver.rcv_nxt() - 1, ACK));
                 self.ended = true;
             }
             (Pending::Kept, Outcome::Done) => self.handed_over(counters),
@@ -406,7 +406,7 @@ impl Responder {
     /// Advances the order over packet `rcv_nxt`, which was processed.
     #[inline]
     fn take_step(&mut self) {
-        let at = self.receiver.expected();
+        let at = self.receiver.rcv_nxt();
         self.receiver.step();
         self.stepped(at);
     }
@@ -414,11 +414,11 @@ impl Responder {
     /// Updates the acknowledgements after the order advanced over packet `at`.
     #[inline]
     fn stepped(&mut self, at: Seq) {
-        debug_assert_eq!(self.receiver.expected(), at + 1, "the window advances by one packet");
+        debug_assert_eq!(self.receiver.rcv_nxt(), at + 1, "the window advances by one packet");
         // The packet that the RNR NAK requested has arrived.
         self.not_ready = false;
-        self.owed.passed(at, at + 1);
-        self.owed.acknowledge();
+        self.pending_acks.passed(at, at + 1);
+        self.pending_acks.acknowledge();
     }
 
     /// Returns the next step after a step was concluded, or [`Step::Nothing`].
@@ -437,7 +437,7 @@ impl Responder {
                     return Step::Complete;
                 }
                 Some(Ends::Message) => {
-                    let request = self.receiver.expected();
+                    let request = self.receiver.rcv_nxt();
                     if let Some(read) = self.reads.due(request) {
                         let action = match read.wanted {
                             Wanted::Memory { key, va, len } => Action::Fetch { key, va, len },
@@ -463,7 +463,7 @@ impl Responder {
     /// Processes an acknowledgement of responses (READ ACK or NACK).
     pub fn acknowledged(&mut self, now: Instant, packet: &packet::View<'_>) {
         let (Some(aeth), Ok((additions, _))) = (packet.aeth(), Additions::split(packet)) else { return };
-        let una = self.sent_as(self.sender.una());
+        let una = self.sent_as(self.sender.snd_una());
         let seq = extend(una, packet.bth.psn);
         let (upto, sack) = match (aeth.syndrome.kind(), additions.sack) {
             (Syndromes::Ack { .. }, _) => (seq + 1, None),
@@ -479,9 +479,9 @@ impl Responder {
         let advanced = self.sender.acknowledge(upto, sack);
         self.sender.check_advance(upto, sack);
         if advanced {
-            self.reads.acknowledged(self.sender.una());
-            let outstanding = self.sender.una() < self.sender.high();
-            self.rto.advanced(now, self.sender.una(), outstanding, self.sender.in_flight());
+            self.reads.acknowledged(self.sender.snd_una());
+            let outstanding = self.sender.snd_una() < self.sender.snd_max();
+            self.rto.advanced(now, self.sender.snd_una(), outstanding, self.sender.in_flight());
         }
         self.rto.follow(now, self.sender.head_waits(), self.sender.in_flight());
     }
@@ -491,28 +491,28 @@ impl Responder {
     pub fn has_reply(&self) -> bool {
         self.not_ready
             || self.dropped
-            || self.owed.is_owed()
+            || self.pending_acks.is_pending()
             || self.fatal.is_some()
-            || !self.quiet && (self.sender.next() < self.responses || !self.sender.in_turn())
+            || !self.quiet && (self.sender.snd_nxt() < self.responses || !self.sender.in_turn())
     }
 
     /// Returns the next packet: acknowledgements first, then responses. A fatal NAK is sent after all
     /// responses have been acknowledged, because nothing may follow it.
     pub fn plan(&mut self) -> Option<Reply> {
-        let expected = self.receiver.expected();
+        let rcv_nxt = self.receiver.rcv_nxt();
         if self.not_ready {
-            return Some(self.answer(expected, Syndrome::rnr(self.rnr_timer), ReplyCause::NotReady));
+            return Some(self.answer(rcv_nxt, Syndrome::rnr(self.rnr_timer), ReplyCause::NotReady));
         }
-        if let Some(owed_ack) = self.owed.next(expected) {
-            let syndrome = match owed_ack.sack {
-                None => return Some(self.answer(expected - 1, ACK, ReplyCause::Owed(owed_ack))),
+        if let Some(pending_ack) = self.pending_acks.next(rcv_nxt) {
+            let syndrome = match pending_ack.sack {
+                None => return Some(self.answer(rcv_nxt - 1, ACK, ReplyCause::Pending(pending_ack))),
                 Some(_) => Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR),
             };
-            return Some(self.answer(expected, syndrome, ReplyCause::Owed(owed_ack)));
+            return Some(self.answer(rcv_nxt, syndrome, ReplyCause::Pending(pending_ack)));
         }
         if self.dropped {
             return Some(self.answer(
-                expected,
+                rcv_nxt,
                 Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR),
                 ReplyCause::Dropped,
             ));
@@ -520,13 +520,13 @@ impl Responder {
         if let Some(reply) = self.response() {
             return Some(reply);
         }
-        let (seq, syndrome) = self.fatal.filter(|_| self.quiet || self.sender.una() >= self.responses)?;
+        let (seq, syndrome) = self.fatal.filter(|_| self.quiet || self.sender.snd_una() >= self.responses)?;
         Some(self.answer(seq, syndrome, ReplyCause::Fatal))
     }
 
     fn answer(&self, seq: Seq, syndrome: Syndrome, cause: ReplyCause) -> Reply {
         let sack = match cause {
-            ReplyCause::Owed(owed_ack) => owed_ack.sack,
+            ReplyCause::Pending(pending_ack) => pending_ack.sack,
             ReplyCause::Dropped => Some(seq),
             _ => None,
         };
@@ -551,7 +551,7 @@ impl Responder {
             chosen = self.sender.choose(self.responses);
         }
         let seq = chosen.filter(|seq| self.reaches(*seq))?;
-        let cause = ReplyCause::Response { seq, again: seq < self.sender.high() };
+        let cause = ReplyCause::Response { seq, again: seq < self.sender.snd_max() };
         Some(self.data(self.reads.of(seq)?, seq, cause))
     }
 
@@ -592,7 +592,7 @@ impl Responder {
                 self.not_ready = false;
             }
             ReplyCause::Dropped => self.dropped = false,
-            ReplyCause::Owed(owed_ack) => self.owed.sent(&owed_ack),
+            ReplyCause::Pending(pending_ack) => self.pending_acks.sent(&pending_ack),
             ReplyCause::Response { seq, again } => {
                 counters.irn_responses_repeated += u64::from(again);
                 self.sender.transmitted(Some(seq));
@@ -665,9 +665,9 @@ impl Responder {
         self.quiet = false;
     }
 
-    /// Returns the bytes of the bitmaps of `receiver` (two), `sender` and `owed`.
+    /// Returns the bytes of the bitmaps of `receiver` (two), `sender` and `pending_acks`.
     pub fn bitmap_bytes(&self) -> [usize; 3] {
-        [self.receiver.bitmap_bytes(), self.sender.bitmap_bytes(), self.owed.bitmap_bytes()]
+        [self.receiver.bitmap_bytes(), self.sender.bitmap_bytes(), self.pending_acks.bitmap_bytes()]
     }
 
     /// Returns the bytes in use, including heap memory.

@@ -9,7 +9,7 @@
 //! the last packet that had been sent when the latest retransmission left. During a recovery, a packet
 //! counts as lost if a later packet was selectively acknowledged. The oldest packet always counts as lost.
 //!
-//! The names follow TCP: `una` is `snd_una`, `next` is `snd_nxt` and `high` is `snd_max`.
+//! The sequence numbers have TCP's names, as in `go_back_n.rs`.
 
 use super::bitmap::Bitmap;
 use super::{Recovery, Settings};
@@ -29,12 +29,12 @@ pub enum Timeout {
 /// The sending half of one sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sender {
-    /// `snd_una`: oldest packet that is not cumulatively acknowledged.
-    una: Seq,
-    /// `snd_nxt`: next packet in sequence; less than `high` after a rewind.
-    next: Seq,
-    /// `snd_max`: one past the largest packet ever sent.
-    high: Seq,
+    /// The oldest packet that is not cumulatively acknowledged.
+    snd_una: Seq,
+    /// The next packet in sequence; less than `snd_max` after a rewind.
+    snd_nxt: Seq,
+    /// One past the largest packet ever sent.
+    snd_max: Seq,
     /// The packet to retransmit if `do_retransmit` is set, otherwise the last one that was retransmitted.
     retransmit: Seq,
     /// Recovery ends when the cumulative acknowledgement exceeds this packet.
@@ -45,7 +45,7 @@ pub struct Sender {
     sacked: Bitmap,
     /// One past the largest packet that was ever selectively acknowledged.
     top: Seq,
-    /// Value of `una` at the last rewind caused by a NAK, which happens with go-back-N or when the receiver
+    /// Value of `snd_una` at the last rewind caused by a NAK, which happens with go-back-N or when the receiver
     /// dropped packets.
     returned_at: Option<Seq>,
     cap: u32,
@@ -53,7 +53,7 @@ pub struct Sender {
     recovery: Recovery,
     sacked_leave: bool,
     eager: bool,
-    /// Value of `high` at the last timeout.
+    /// Value of `snd_max` at the last timeout.
     silent: Seq,
 }
 
@@ -62,9 +62,9 @@ impl Sender {
     pub fn new(first: Seq, settings: &Settings, cap: u32) -> Sender {
         let sacked = Bitmap::new(cap);
         Sender {
-            una: first,
-            next: first,
-            high: first,
+            snd_una: first,
+            snd_nxt: first,
+            snd_max: first,
             retransmit: first,
             recover: first,
             do_retransmit: false,
@@ -82,22 +82,22 @@ impl Sender {
         }
     }
 
-    /// Returns `snd_una`, the oldest packet that is not cumulatively acknowledged.
+    /// Returns the oldest packet that is not cumulatively acknowledged.
     #[inline]
-    pub fn una(&self) -> Seq {
-        self.una
+    pub fn snd_una(&self) -> Seq {
+        self.snd_una
     }
 
-    /// Returns `snd_nxt`, the next packet in sequence.
+    /// Returns the next packet in sequence.
     #[inline]
-    pub fn next(&self) -> Seq {
-        self.next
+    pub fn snd_nxt(&self) -> Seq {
+        self.snd_nxt
     }
 
-    /// Returns `snd_max`, one past the largest packet ever sent.
+    /// Returns one past the largest packet ever sent.
     #[inline]
-    pub fn high(&self) -> Seq {
-        self.high
+    pub fn snd_max(&self) -> Seq {
+        self.snd_max
     }
 
     /// Returns the packet to retransmit, or the last one that was retransmitted.
@@ -124,13 +124,13 @@ impl Sender {
 
     /// Returns true if `seq` was selectively acknowledged.
     pub fn is_sacked(&self, seq: Seq) -> bool {
-        self.una <= seq && seq < self.top && self.sacked.get(seq)
+        self.snd_una <= seq && seq < self.top && self.sacked.get(seq)
     }
 
     /// Returns the number of packets in flight as BDP-FC counts them.
     #[inline]
     pub fn in_flight(&self) -> u64 {
-        let sent = self.next.saturating_sub(self.una);
+        let sent = self.snd_nxt.saturating_sub(self.snd_una);
         if self.sacked_leave { sent.saturating_sub(u64::from(self.sacked.ones())) } else { sent }
     }
 
@@ -138,13 +138,13 @@ impl Sender {
     /// after a rewind.
     #[inline]
     pub fn in_turn(&self) -> bool {
-        self.next == self.high && !self.do_retransmit && !self.find_hole
+        self.snd_nxt == self.snd_max && !self.do_retransmit && !self.find_hole
     }
 
     /// Returns true if BDP-FC allows one more new packet. Valid only if `in_turn` returns true.
     #[inline]
     pub fn has_window(&self) -> bool {
-        let sent = self.next - self.una;
+        let sent = self.snd_nxt - self.snd_una;
         // The cap never exceeds the size of the bitmap.
         sent < u64::from(self.cap)
             || self.sacked_leave && self.in_flight() < u64::from(self.cap) && sent < self.sacked.size()
@@ -154,28 +154,28 @@ impl Sender {
     /// in flight.
     #[inline]
     pub fn head_waits(&self) -> Option<bool> {
-        let again = self.do_retransmit && self.retransmit == self.una;
-        let rewound = self.next == self.una && self.upcoming() < self.high;
-        (self.una < self.high).then_some(again || rewound)
+        let again = self.do_retransmit && self.retransmit == self.snd_una;
+        let rewound = self.snd_nxt == self.snd_una && self.next_unsacked() < self.snd_max;
+        (self.snd_una < self.snd_max).then_some(again || rewound)
     }
 
     /// Returns the packet to send at an opportunity to transmit. A retransmission comes first and is not
     /// subject to BDP-FC. Otherwise the result is the next packet before `limit`.
     #[inline]
     pub fn choose(&self, limit: Seq) -> Option<Seq> {
-        if self.do_retransmit && self.retransmit >= self.una {
+        if self.do_retransmit && self.retransmit >= self.snd_una {
             return Some(self.retransmit);
         }
-        let next = self.upcoming();
-        (next < limit && self.in_flight() < u64::from(self.cap) && next - self.una < self.sacked.size())
+        let next = self.next_unsacked();
+        (next < limit && self.in_flight() < u64::from(self.cap) && next - self.snd_una < self.sacked.size())
             .then_some(next)
     }
 
     /// Returns the next packet in sequence, without retransmissions. After a rewind, skips packets that were
     /// selectively acknowledged.
     #[inline]
-    pub fn upcoming(&self) -> Seq {
-        let mut next = self.next;
+    pub fn next_unsacked(&self) -> Seq {
+        let mut next = self.snd_nxt;
         while next < self.top && self.sacked.get(next) {
             next += 1;
         }
@@ -193,27 +193,27 @@ impl Sender {
     /// nothing was sent.
     #[inline]
     pub fn transmitted(&mut self, chosen: Option<Seq>) {
-        if chosen == Some(self.next) && self.in_turn() {
-            self.next += 1;
-            self.high = self.next;
+        if chosen == Some(self.snd_nxt) && self.in_turn() {
+            self.snd_nxt += 1;
+            self.snd_max = self.snd_nxt;
         } else {
             self.transmitted_out_of_turn(chosen);
         }
     }
 
     fn transmitted_out_of_turn(&mut self, chosen: Option<Seq>) {
-        let again = self.do_retransmit && chosen == Some(self.retransmit) && self.retransmit >= self.una;
+        let again = self.do_retransmit && chosen == Some(self.retransmit) && self.retransmit >= self.snd_una;
         if again {
-            self.in_recovery |= self.retransmit == self.una;
-            self.recover = self.high.saturating_sub(1);
+            self.in_recovery |= self.retransmit == self.snd_una;
+            self.recover = self.snd_max.saturating_sub(1);
             self.do_retransmit = false;
             self.find_hole = true;
         } else {
             self.find_hole &= !self.do_retransmit;
             self.do_retransmit = false;
             if let Some(seq) = chosen {
-                self.next = seq + 1;
-                self.high = self.high.max(self.next);
+                self.snd_nxt = seq + 1;
+                self.snd_max = self.snd_max.max(self.snd_nxt);
             }
         }
         if self.find_hole {
@@ -225,7 +225,7 @@ impl Sender {
     /// acknowledged one.
     fn look(&mut self) {
         self.find_hole = false;
-        let from = if self.retransmit >= self.una { self.retransmit + 1 } else { self.una };
+        let from = if self.retransmit >= self.snd_una { self.retransmit + 1 } else { self.snd_una };
         if let Some(hole) = self.sacked.find(false, from, self.top) {
             self.retransmit = hole;
             self.do_retransmit = true;
@@ -233,15 +233,15 @@ impl Sender {
     }
 
     /// Processes an acknowledgement of every packet before `cumulative` and, for a NACK, of `sack`. Returns
-    /// true if `una` advanced. Ignores acknowledgements of packets that were never sent.
+    /// true if `snd_una` advanced. Ignores acknowledgements of packets that were never sent.
     #[inline]
     pub fn acknowledge(&mut self, cumulative: Seq, sack: Option<Seq>) -> bool {
         if sack.is_some() || !self.is_undisturbed() {
             return self.acknowledge_disturbed(cumulative, sack);
         }
-        let advanced = self.una < cumulative && cumulative <= self.high;
+        let advanced = self.snd_una < cumulative && cumulative <= self.snd_max;
         if advanced {
-            self.una = cumulative;
+            self.snd_una = cumulative;
         }
         advanced
     }
@@ -253,22 +253,26 @@ impl Sender {
     }
 
     fn acknowledge_disturbed(&mut self, cumulative: Seq, sack: Option<Seq>) -> bool {
-        if cumulative > self.high || sack.is_some_and(|sack| sack >= self.high) {
+        if cumulative > self.snd_max || sack.is_some_and(|sack| sack >= self.snd_max) {
             return false;
         }
-        self.next = self.next.max(cumulative);
-        let advanced = cumulative > self.una;
+        self.snd_nxt = self.snd_nxt.max(cumulative);
+        let advanced = cumulative > self.snd_una;
         if advanced {
-            self.sacked.clear_range(self.una, cumulative);
-            self.una = cumulative;
+            self.sacked.clear_range(self.snd_una, cumulative);
+            self.snd_una = cumulative;
         }
         // A NACK whose `sack` is the missing packet itself: the receiver dropped packets after the gap.
         let dropped = sack == Some(cumulative);
         if self.recovery == Recovery::GoBackN || dropped {
-            let news = !dropped || cumulative == self.una;
-            if news && sack.is_some() && self.returned_at != Some(self.una) && self.next != self.una {
+            let news = !dropped || cumulative == self.snd_una;
+            if news
+                && sack.is_some()
+                && self.returned_at != Some(self.snd_una)
+                && self.snd_nxt != self.snd_una
+            {
                 self.rewind();
-                self.returned_at = Some(self.una);
+                self.returned_at = Some(self.snd_una);
             }
             return advanced;
         }
@@ -279,12 +283,12 @@ impl Sender {
             (self.in_recovery, self.find_hole, self.do_retransmit) = (false, false, false);
         }
         let head_sent_again =
-            self.retransmit > self.una || (self.retransmit == self.una && !self.do_retransmit);
-        let starts = !advanced && !self.in_recovery && sack.is_some() && self.una < self.next;
+            self.retransmit > self.snd_una || (self.retransmit == self.snd_una && !self.do_retransmit);
+        let starts = !advanced && !self.in_recovery && sack.is_some() && self.snd_una < self.snd_nxt;
         // The next packet may be lost or only late. It counts as lost if a later packet arrived or a timeout
         // followed its transmission.
         let resend = self.eager || self.recovery == Recovery::HeadOnly;
-        let missing = resend || self.top > self.una || self.una < self.silent;
+        let missing = resend || self.top > self.snd_una || self.snd_una < self.silent;
         if starts || (advanced && self.in_recovery && !head_sent_again && missing) {
             self.resend_head();
         }
@@ -292,11 +296,11 @@ impl Sender {
     }
 
     fn mark(&mut self, sack: Seq) {
-        if sack < self.una {
+        if sack < self.snd_una {
             return;
         }
         let highest = sack + 1 >= self.top;
-        if self.recovery == Recovery::Selective && sack - self.una < self.sacked.size() {
+        if self.recovery == Recovery::Selective && sack - self.snd_una < self.sacked.size() {
             self.sacked.set(sack);
             self.top = self.top.max(sack + 1);
         }
@@ -312,22 +316,22 @@ impl Sender {
     }
 
     fn resend_head(&mut self) {
-        self.retransmit = self.una;
+        self.retransmit = self.snd_una;
         self.do_retransmit = true;
         self.find_hole = false;
     }
 
     /// Processes an expired timer; `short` is true if the timer ran for RTO_low.
     pub fn timeout(&mut self, short: bool) -> Timeout {
-        if self.una == self.high {
+        if self.snd_una == self.snd_max {
             return Timeout::Idle;
         }
-        if short && self.next.saturating_sub(self.una) > u64::from(self.few) {
+        if short && self.snd_nxt.saturating_sub(self.snd_una) > u64::from(self.few) {
             return Timeout::Extended;
         }
-        self.silent = self.high;
+        self.silent = self.snd_max;
         // The receiver dropped packets after the gap, so the oldest packet alone would not fill it.
-        if self.recovery == Recovery::GoBackN || self.returned_at == Some(self.una) {
+        if self.recovery == Recovery::GoBackN || self.returned_at == Some(self.snd_una) {
             self.rewind();
         } else {
             self.resend_head();
@@ -335,43 +339,45 @@ impl Sender {
         Timeout::Resend
     }
 
-    /// Restarts from `una` and retransmits all unacknowledged packets in order, because the receiver dropped
+    /// Restarts from `snd_una` and retransmits all unacknowledged packets in order, because the receiver dropped
     /// them (RNR).
     pub fn rewind(&mut self) {
-        self.next = self.una;
+        self.snd_nxt = self.snd_una;
         self.returned_at = None;
         (self.do_retransmit, self.in_recovery, self.find_hole) = (false, false, false);
     }
 
     /// Treats all packets before `upto` as sent and acknowledged, because they are no longer needed.
     pub fn abandon(&mut self, upto: Seq) {
-        self.sacked.clear_range(self.una, upto);
-        (self.una, self.high) = (upto, upto);
+        self.sacked.clear_range(self.snd_una, upto);
+        (self.snd_una, self.snd_max) = (upto, upto);
         self.rewind();
     }
 
-    /// Asserts that `una` advanced, unless the acknowledgement covers packets that were never sent.
+    /// Asserts that `snd_una` advanced, unless the acknowledgement covers packets that were never sent.
     #[inline(always)]
     pub(super) fn check_advance(&self, cumulative: Seq, sack: Option<Seq>) {
         debug_assert!(
-            self.una >= cumulative || cumulative > self.high || sack.is_some_and(|sack| sack >= self.high),
-            "una advances to the acknowledged packet: {cumulative}, {self:?}"
+            self.snd_una >= cumulative
+                || cumulative > self.snd_max
+                || sack.is_some_and(|sack| sack >= self.snd_max),
+            "snd_una advances to the acknowledged packet: {cumulative}, {self:?}"
         );
     }
 
     /// Asserts the order of the numbers, the limit on packets in flight, and that the bitmap holds only
     /// packets in flight.
     pub fn check(&self) {
-        let Sender { una, next, high, top, cap, retransmit, do_retransmit, ref sacked, .. } = *self;
-        assert!(una <= next && next <= high, "una <= next <= high: {una}, {next}, {high}");
-        assert!(high - una <= sacked.size(), "packets in flight <= size of the bitmap: {self:?}");
+        let Sender { snd_una, snd_nxt, snd_max, top, cap, retransmit, do_retransmit, ref sacked, .. } = *self;
+        assert!(snd_una <= snd_nxt && snd_nxt <= snd_max, "snd_una <= snd_nxt <= snd_max: {self:?}");
+        assert!(snd_max - snd_una <= sacked.size(), "packets in flight <= size of the bitmap: {self:?}");
         // After a rewind, packets that were selectively acknowledged are skipped, so the cap does not count
         // them.
-        let on_the_way = (next - una).saturating_sub(u64::from(sacked.ones()));
+        let on_the_way = (snd_nxt - snd_una).saturating_sub(u64::from(sacked.ones()));
         assert!(on_the_way <= u64::from(cap), "packets in flight <= cap: {self:?}");
-        assert!(top <= high, "no packet is acknowledged before it is sent: {self:?}");
-        assert!(!do_retransmit || retransmit < high, "a retransmitted packet was sent before: {self:?}");
-        sacked.check(una, high);
+        assert!(top <= snd_max, "no packet is acknowledged before it is sent: {self:?}");
+        assert!(!do_retransmit || retransmit < snd_max, "a retransmitted packet was sent before: {self:?}");
+        sacked.check(snd_una, snd_max);
     }
 
     /// Returns the bytes that the bitmap occupies.

@@ -25,19 +25,19 @@ impl<D: Copy> Requester<D> {
     /// Returns true if the peer owes an ACK.
     #[inline(always)]
     pub(super) fn ack_is_owed(&self) -> bool {
-        self.ack_req_end > self.tx_window.snd_una
+        self.ack_req_end > self.sender.snd_una
     }
 
     /// Updates the timer after packets before `snd_nxt` were sent; `asks` is true if the last one requested
     /// an ACK.
     #[inline(always)]
-    pub(super) fn left(&mut self, now: Instant, asks: bool) {
+    pub(super) fn update_ack_timer(&mut self, now: Instant, asks: bool) {
         if asks {
             self.since_ack_req = 0;
             if !self.ack_is_owed() {
                 self.ack_deadline = now.after(self.ack_timeout_ns);
             }
-            self.ack_req_end = self.tx_window.snd_nxt;
+            self.ack_req_end = self.sender.snd_nxt;
         } else {
             self.since_ack_req += 1;
             if self.ack_deadline == Instant::NEVER {
@@ -50,17 +50,17 @@ impl<D: Copy> Requester<D> {
     #[inline(always)]
     pub(super) fn restart_ack_timer(&mut self, now: Instant) {
         self.ack_deadline =
-            if self.tx_window.in_flight() > 0 { now.after(self.ack_timeout_ns) } else { Instant::NEVER };
+            if self.sender.in_flight() > 0 { now.after(self.ack_timeout_ns) } else { Instant::NEVER };
     }
 
     /// Records that the peer has no buffer for the next packet.
     #[cold]
     pub fn blocked(&mut self, now: Instant) {
-        let known = self.blocked_at == self.tx_window.snd_nxt && self.ack_deadline < Instant::NEVER;
-        if known || self.tx_window.snd_una == self.tx_window.snd_max || now < self.rnr_until {
+        let known = self.blocked_at == self.sender.snd_nxt && self.ack_deadline < Instant::NEVER;
+        if known || self.sender.snd_una == self.sender.snd_max || now < self.messages.rnr_until {
             return;
         }
-        self.blocked_at = self.tx_window.snd_nxt;
+        self.blocked_at = self.sender.snd_nxt;
         if !self.ack_is_owed() {
             self.ack_deadline = now.after(self.ack_timeout_ns);
         }
@@ -69,43 +69,48 @@ impl<D: Copy> Requester<D> {
     /// Returns the time of the next timer, or [`Instant::NEVER`].
     #[inline]
     pub fn deadline(&self) -> Instant {
-        if self.rnr_until > Instant(0) { self.ack_deadline.min(self.rnr_until) } else { self.ack_deadline }
+        if self.messages.rnr_until > Instant(0) {
+            self.ack_deadline.min(self.messages.rnr_until)
+        } else {
+            self.ack_deadline
+        }
     }
 
     /// Runs the timers that are due at `now`. All packets that arrived until `rx_drained_at` have been
     /// processed.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, counters: &mut Counters) {
-        if self.rnr_until > Instant(0) && now >= self.rnr_until {
-            self.rnr_until = Instant(0);
+        if self.messages.rnr_until > Instant(0) && now >= self.messages.rnr_until {
+            self.messages.rnr_until = Instant(0);
         }
         if rx_drained_at < self.ack_deadline {
             return;
         }
         self.ack_deadline = Instant::NEVER;
-        if self.tx_window.snd_una == self.tx_window.snd_max {
+        if self.sender.snd_una == self.sender.snd_max {
             return;
         }
-        if !self.ack_is_owed() && self.blocked_at != self.tx_window.snd_nxt {
+        if !self.ack_is_owed() && self.blocked_at != self.sender.snd_nxt {
             return self.expire_without_ack_req(now);
         }
         counters.local_ack_timeout_err += 1;
         if self.retries == 0 {
             counters.retry_exceeded_err += 1;
-            self.fail(self.window.bounds().0, Status::RetryExceeded);
+            self.fail(self.messages.window.bounds().0, Status::RetryExceeded);
             return;
         }
         self.use_retry();
-        if std::mem::take(&mut self.repeated) && self.parameters.backoff {
-            self.ack_timeout_ns = ack_timeout_backoff(self.ack_timeout_ns, self.parameters.timeout_ns);
+        if std::mem::take(&mut self.repeated) && self.messages.parameters.backoff {
+            self.ack_timeout_ns =
+                ack_timeout_backoff(self.ack_timeout_ns, self.messages.parameters.timeout_ns);
         }
-        self.tx_window.restart();
+        self.sender.restart();
         self.rewind();
     }
 
     /// Handles an expired timer when no packet in flight requested an ACK.
     #[cold]
     fn expire_without_ack_req(&mut self, now: Instant) {
-        if self.tx_window.in_flight() == 0 {
+        if self.sender.in_flight() == 0 {
             // The next packet starts the timer.
             return;
         }
@@ -119,18 +124,22 @@ impl<D: Copy> Requester<D> {
 
     /// Returns true if a further packet could be sent.
     fn may_send(&self) -> bool {
-        let placed = self.window.get(self.next_message).filter(|_| !self.failing.bars(self.next_message));
+        let placed = self
+            .messages
+            .window
+            .get(self.messages.next_message)
+            .filter(|_| !self.messages.failing.bars(self.messages.next_message));
         placed.is_some_and(|placed| {
-            let index = (self.tx_window.snd_nxt - placed.first) as u32;
+            let index = (self.sender.snd_nxt - placed.first) as u32;
             !self.waits(placed, index, 1)
         })
     }
 
     /// Retransmits the last packet with a request for an ACK.
     fn repeat_last_packet(&mut self) {
-        let last: Seq = self.tx_window.snd_nxt;
+        let last: Seq = self.sender.snd_nxt;
         self.force_ack_req_at = last;
-        self.tx_window.repeat_from(last - 1);
+        self.sender.repeat_from(last - 1);
         self.rewind();
     }
 }
@@ -241,7 +250,7 @@ mod tests {
     /// `answers` is true, the peer sends duplicate ACKs of the packet before it.
     fn timeouts(backoff: bool, answers: bool) -> Vec<u64> {
         let mut machine = Machine::new(7, 1024);
-        machine.requester.parameters.backoff = backoff;
+        machine.requester.messages.parameters.backoff = backoff;
         (0..2).for_each(|_| machine.write(1));
         let first = machine.requester.progress().acknowledged;
         while machine.leave().is_some() {}
@@ -331,8 +340,8 @@ mod tests {
                 for _ in 0..random.below(10) {
                     machine.leave();
                 }
-                let Requester { tx_window, .. } = &machine.requester;
-                let (snd_una, snd_max) = (tx_window.snd_una, tx_window.snd_max);
+                let Requester { sender, .. } = &machine.requester;
+                let (snd_una, snd_max) = (sender.snd_una, sender.snd_max);
                 let waits = machine.requester.plan(Instant(machine.now)).is_none();
                 if waits && snd_una < snd_max {
                     assert!(

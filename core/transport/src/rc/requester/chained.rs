@@ -45,23 +45,23 @@ impl<D: Copy> Requester<D> {
         mixed: bool,
         mut fits: impl FnMut(&Message<D>) -> bool,
     ) -> Chained {
-        let Parameters { mtu, window, max_rd_atomic, .. } = self.parameters;
+        let Parameters { mtu, window, max_rd_atomic, .. } = self.messages.parameters;
         let Some(first) = self.starts_together(now) else { return Chained::No };
         let mixed = mixed
-            && self.last_conditional > self.next_message
+            && self.last_conditional > self.messages.next_message
             && matches!(first.message.kind, Kind::Prism(_));
         let (mut count, mut fetches) = (0, usize::from(first.message.kind.is_fetch()));
         while count < most
             && let Some((placed, extended)) = self.follower(count as u64 + 1, mixed)
             && extended.requests(placed.message.len, mtu) == 1
-            && !self.failing.bars(self.next_message + count as u64 + 1)
+            && !self.messages.failing.bars(self.messages.next_message + count as u64 + 1)
             // The first request is checked only if others follow it.
             && (count > 0 || fits(&first.message))
             && fits(&placed.message)
         {
             fetches += 1;
             let (most_fetches, window) = (usize::from(max_rd_atomic), u64::from(window));
-            if self.fetches.len() + fetches > most_fetches || placed.end - self.tx_window.snd_una > window {
+            if self.fetches.len() + fetches > most_fetches || placed.end - self.sender.snd_una > window {
                 // A chain is not split, unless it exceeds the limits even when nothing is outstanding.
                 let ever = fetches <= most_fetches && placed.end - first.first <= window;
                 if ever && self.ack_is_owed() && extended.flags().has(Flags::CONDITIONAL) {
@@ -77,12 +77,16 @@ impl<D: Copy> Requester<D> {
 
     /// Returns the next message if it is a single packet that can be combined with others and be sent now.
     fn starts_together(&self, now: Instant) -> Option<&Placed<D>> {
-        let placed =
-            self.window.get(self.next_message).filter(|placed| placed.first == self.tx_window.snd_nxt)?;
+        let placed = self
+            .messages
+            .window
+            .get(self.messages.next_message)
+            .filter(|placed| placed.first == self.sender.snd_nxt)?;
         let Message { kind, len, .. } = &placed.message;
         let able = matches!(kind, Kind::Write { .. } | Kind::Prism(_));
-        let may = able && now >= self.rnr_until && !self.failing.bars(self.next_message);
-        let whole = may && kind.requests(*len, self.parameters.mtu) == 1;
+        let may =
+            able && now >= self.messages.rnr_until && !self.messages.failing.bars(self.messages.next_message);
+        let whole = may && kind.requests(*len, self.messages.parameters.mtu) == 1;
         (whole && !self.waits(placed, 0, (placed.end - placed.first) as u32)).then_some(placed)
     }
 
@@ -92,14 +96,14 @@ impl<D: Copy> Requester<D> {
         if let Kind::Prism(extended) = message.kind
             && extended.flags().has(Flags::CONDITIONAL)
         {
-            self.last_conditional = self.window.bounds().1;
+            self.last_conditional = self.messages.window.bounds().1;
         }
         self.submit(message);
     }
 
     /// Returns the `ahead`-th message after the next one if it may join its packet.
     fn follower(&self, ahead: u64, mixed: bool) -> Option<(&Placed<D>, &prism::Extended)> {
-        let placed = self.window.get(self.next_message + ahead)?;
+        let placed = self.messages.window.get(self.messages.next_message + ahead)?;
         match &placed.message.kind {
             Kind::Prism(extended)
                 if (mixed || extended.flags().has(Flags::CONDITIONAL)) && !placed.message.fence =>
@@ -112,25 +116,29 @@ impl<D: Copy> Requester<D> {
 
     /// Returns the `ahead`-th of the requests that leave in one packet.
     pub fn part(&self, ahead: usize) -> Option<Part<'_, D>> {
-        let Placed { first, end, message } = self.window.get(self.next_message + ahead as u64)?;
+        let Placed { first, end, message } =
+            self.messages.window.get(self.messages.next_message + ahead as u64)?;
         Some(Part { psn: psn(*first), ack_req: message.kind.is_fetch() || self.needs_ack_req(*end), message })
     }
 
     /// Records that `count` requests were sent in one packet.
     pub fn sent_together(&mut self, now: Instant, count: usize, counters: &mut Counters) {
         for _ in 0..count {
-            let Some(Placed { first, end, message }) = self.window.get(self.next_message) else { return };
+            let Some(Placed { first, end, message }) = self.messages.window.get(self.messages.next_message)
+            else {
+                return;
+            };
             let (packets, fetch) = ((end - first) as u32, message.kind.is_fetch());
             let asks = fetch || self.needs_ack_req(*end);
-            counters.retransmitted_pkts += u64::from(self.tx_window.retransmitting());
-            self.tx_window.sent(packets);
+            counters.retransmitted_pkts += u64::from(self.sender.retransmitting());
+            self.sender.sent(packets);
             if fetch {
-                self.fetches.push_back(self.tx_window.snd_nxt);
+                self.fetches.push_back(self.sender.snd_nxt);
             }
-            self.next_message += 1;
-            self.left(now, asks);
+            self.messages.next_message += 1;
+            self.update_ack_timer(now, asks);
         }
-        self.step_over_local();
+        self.messages.step_over_local(self.sender.snd_nxt);
     }
 
     /// Processes the answer to a chain that was sent as one packet, in order only. `each` stores a result in
@@ -143,8 +151,8 @@ impl<D: Copy> Requester<D> {
         counters: &mut Counters,
         mut each: impl FnMut(&D, ChainResult<'_>) -> Result<(), Status>,
     ) {
-        let last = extend(self.tx_window.snd_una, packet.bth.psn);
-        if last < self.tx_window.snd_una || last >= self.tx_window.snd_max {
+        let last = extend(self.sender.snd_una, packet.bth.psn);
+        if last < self.sender.snd_una || last >= self.sender.snd_max {
             return;
         }
         let Some((mut number, expected)) = self.first_fetch() else { return };
@@ -154,7 +162,7 @@ impl<D: Copy> Requester<D> {
             return;
         }
         let mut answers = chain::answers(packet.payload);
-        while let Some(placed) = self.window.get_mut(number).filter(|placed| placed.first <= last) {
+        while let Some(placed) = self.messages.window.get_mut(number).filter(|placed| placed.first <= last) {
             if placed.message.kind.is_fetch() {
                 let Some((verdict, result)) = next_chain_result(placed, &mut answers) else { break };
                 if let ChainResult::Bytes(bytes) = result {
@@ -162,12 +170,12 @@ impl<D: Copy> Requester<D> {
                 }
                 self.verdicts.push_back(verdict);
                 if let Err(status) = each(&placed.message.context, result) {
-                    self.failing.add(number, status);
+                    self.messages.failing.add(number, status);
                 }
             }
             number += 1;
         }
-        let upto = self.window.get(number).map_or(self.write_seq, |placed| placed.first);
+        let upto = self.messages.window.get(number).map_or(self.messages.write_seq, |placed| placed.first);
         self.advance(now, upto.min(last + 1));
         if upto <= last || !answers.is_empty() {
             // If answers are missing, the first operation without an answer fails; if there are too many,

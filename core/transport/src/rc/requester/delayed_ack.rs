@@ -10,9 +10,13 @@ impl<D: Copy> Requester<D> {
     /// if many packets before it requested no ACK, or if more than half of the window is in use.
     #[inline]
     pub fn may_delay_ack(&self, plan: &Plan) -> bool {
-        let first_time = self.tx_window.snd_nxt == self.tx_window.snd_max
-            && self.force_ack_req_at <= self.tx_window.snd_nxt;
-        let long_ago = self.since_ack_req + 1 >= ACK_REQ_EVERY.min(self.parameters.window / 4);
-        plan.last && !plan.fetch && first_time && !long_ago && self.window.len() * 2 <= self.window.capacity()
+        let first_time =
+            self.sender.snd_nxt == self.sender.snd_max && self.force_ack_req_at <= self.sender.snd_nxt;
+        let long_ago = self.since_ack_req + 1 >= ACK_REQ_EVERY.min(self.messages.parameters.window / 4);
+        plan.last
+            && !plan.fetch
+            && first_time
+            && !long_ago
+            && self.messages.window.len() * 2 <= self.messages.window.capacity()
     }
 }

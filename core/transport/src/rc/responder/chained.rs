@@ -26,14 +26,14 @@ impl Responder {
         if self.ended {
             return None;
         }
-        let (seq, count) = (extend(self.rx_window.rcv_nxt, packet.bth.psn), u64::from(packet.bth.resv7));
+        let (seq, count) = (extend(self.receiver.rcv_nxt, packet.bth.psn), u64::from(packet.bth.resv7));
         let mut passed = 0;
-        match self.rx_window.arrive(seq) {
+        match self.receiver.arrive(seq) {
             Arrival::InOrder => {}
             Arrival::Duplicate => {
                 counters.duplicate_request += 1;
-                self.repeat_chain(seq, (seq + count).min(self.rx_window.rcv_nxt));
-                passed = self.rx_window.rcv_nxt - seq;
+                self.repeat_chain(seq, (seq + count).min(self.receiver.rcv_nxt));
+                passed = self.receiver.rcv_nxt - seq;
                 if passed >= count {
                     return None;
                 }
@@ -76,15 +76,15 @@ impl Responder {
 
     /// Completes the execution of a chain or of its first operations.
     pub fn conclude_chain(&mut self, outcome: ChainOutcome, counters: &mut Counters) {
-        let first = self.rx_window.rcv_nxt;
+        let first = self.receiver.rcv_nxt;
         if outcome.done > 0 {
-            self.rx_window.advance(outcome.done);
+            self.receiver.advance(outcome.done);
             self.msn = (self.msn + outcome.done) & 0x00ff_ffff;
         }
         if outcome.len > 0 {
             self.replay.push_kept(Entry {
                 first,
-                end: self.rx_window.rcv_nxt,
+                end: self.receiver.rcv_nxt,
                 source: Source::Chain { len: outcome.len as u8 },
                 msn: self.msn,
                 credits: 0,

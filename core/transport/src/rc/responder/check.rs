@@ -10,7 +10,7 @@ impl Responder {
     pub fn check(&self) {
         assert!(self.pending.is_none(), "each action was concluded");
         assert!(self.msn <= 0x00ff_ffff, "a message sequence number has 24 bits");
-        self.replay.check(self.rx_window.rcv_nxt);
+        self.replay.check(self.receiver.rcv_nxt);
         match self.in_progress {
             MessageInProgress::Nothing => {}
             MessageInProgress::Send { offset } => {

@@ -2,13 +2,13 @@ use super::*;
 use remora_fault::Random;
 use std::collections::BTreeMap;
 
-/// Returns `NACK expected SACK MSN completions` for each arrival, given as (op-code, sequence number).
+/// Returns `NACK rcv_nxt SACK MSN completions` for each arrival, given as (op-code, sequence number).
 fn answers(arrivals: &[(u8, Seq)]) -> Vec<String> {
     let mut receiver = Receiver::new(0, 128);
     let line = |&(opcode, seq): &(u8, Seq)| {
         let answer = receiver.arrive(seq, Ends::of(Opcode(opcode)));
-        let Answer { nack, expected, sack, msn, completions } = answer;
-        format!("{} {expected} {sack} {msn} {completions}", u8::from(nack))
+        let Answer { nack, rcv_nxt, sack, msn, completions } = answer;
+        format!("{} {rcv_nxt} {sack} {msn} {completions}", u8::from(nack))
     };
     arrivals.iter().map(line).collect()
 }
@@ -51,14 +51,14 @@ fn duplicates_change_nothing_behind_and_ahead() {
 #[test]
 fn the_last_packet_that_fits_is_remembered_and_the_next_one_is_not() {
     let mut receiver = Receiver::new(1 << 24, 128);
-    assert_eq!(receiver.place((1 << 24) + 128), Place::Beyond);
+    assert_eq!(receiver.arrival((1 << 24) + 128), Arrival::OutOfReach);
     receiver.arrive((1 << 24) + 128, Ends::Completion);
     receiver.arrive((1 << 24) + 127, Ends::Completion);
-    assert_eq!(receiver.place((1 << 24) + 127), Place::Again);
+    assert_eq!(receiver.arrival((1 << 24) + 127), Arrival::GapDuplicate);
     for seq in 0..127 {
         receiver.arrive((1 << 24) + seq, Ends::Nothing);
     }
-    assert_eq!((receiver.expected(), receiver.msn(), receiver.has_ahead()), ((1 << 24) + 128, 1, false));
+    assert_eq!((receiver.rcv_nxt(), receiver.msn(), receiver.has_ahead()), ((1 << 24) + 128, 1, false));
     assert_eq!(receiver.bitmap_bytes(), 32);
 }
 
@@ -101,7 +101,7 @@ fn random_arrivals_agree_with_a_map() {
                 msn += u32::from(ends != Ends::Nothing);
                 completions += u32::from(ends == Ends::Completion);
             }
-            assert_eq!(answer, Answer { nack: ahead, expected, sack: seq, msn, completions });
+            assert_eq!(answer, Answer { nack: ahead, rcv_nxt: expected, sack: seq, msn, completions });
         }
     }
 }
@@ -109,21 +109,21 @@ fn random_arrivals_agree_with_a_map() {
 #[test]
 fn a_tracker_takes_responses_in_any_order() {
     let mut tracker = Tracker::new(10, 64);
-    for (seq, place, expected) in [
-        (12, Place::Ahead, 10),
-        (12, Place::Again, 10),
-        (11, Place::Ahead, 10),
-        (10, Place::Next, 13),
-        (10, Place::Behind, 13),
-        (77, Place::Beyond, 13),
-        (76, Place::Ahead, 13),
-        (13, Place::Next, 14),
+    for (seq, arrival, rcv_nxt) in [
+        (12, Arrival::Gap, 10),
+        (12, Arrival::GapDuplicate, 10),
+        (11, Arrival::Gap, 10),
+        (10, Arrival::InOrder, 13),
+        (10, Arrival::Duplicate, 13),
+        (77, Arrival::OutOfReach, 13),
+        (76, Arrival::Gap, 13),
+        (13, Arrival::InOrder, 14),
     ] {
-        assert_eq!(tracker.place(seq), place, "{seq}");
-        if matches!(place, Place::Next | Place::Ahead) {
+        assert_eq!(tracker.arrival(seq), arrival, "{seq}");
+        if matches!(arrival, Arrival::InOrder | Arrival::Gap) {
             tracker.take(seq);
         }
-        assert_eq!(tracker.expected(), expected, "{seq}");
+        assert_eq!(tracker.rcv_nxt(), rcv_nxt, "{seq}");
     }
     assert_eq!(tracker.bitmap_bytes(), 8);
 }
@@ -135,7 +135,7 @@ fn passing_what_is_next_ends_where_marking_and_stepping_do() {
         short.msn = 0x00ff_ffff;
         let mut long = short.clone();
         short.pass(message);
-        long.mark(long.expected(), ends);
+        long.mark(long.rcv_nxt(), ends);
         assert_eq!(long.front(), Some(ends));
         long.step();
         assert_eq!(short, long);
@@ -150,10 +150,13 @@ fn numbers_that_will_never_be_used_are_stepped_over() {
     }
     // 12 lies in the skipped range.
     tracker.skip(15);
-    assert_eq!(tracker.expected(), 17);
+    assert_eq!(tracker.rcv_nxt(), 17);
     tracker.skip(1000);
-    assert_eq!(tracker.expected(), 1000);
-    assert_eq!([1000, 1063, 1064].map(|seq| tracker.place(seq)), [Place::Next, Place::Ahead, Place::Beyond]);
+    assert_eq!(tracker.rcv_nxt(), 1000);
+    assert_eq!(
+        [1000, 1063, 1064].map(|seq| tracker.arrival(seq)),
+        [Arrival::InOrder, Arrival::Gap, Arrival::OutOfReach]
+    );
 }
 
 #[test]

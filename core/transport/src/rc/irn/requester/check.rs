@@ -1,7 +1,7 @@
 //! The invariants of an IRN requester between two events.
 
 use super::Requester;
-use crate::rc::irn::Place;
+use crate::rc::irn::Arrival;
 use crate::{Instant, rc::Seq};
 
 impl<D: Copy> Requester<D> {
@@ -9,13 +9,9 @@ impl<D: Copy> Requester<D> {
     pub fn check(&self) {
         let sender = &self.sender;
         sender.check();
-        assert!(sender.high() <= self.write_seq, "packets that were sent were submitted: {sender:?}");
-        self.window.check(self.next_message, self.write_seq);
-        let (head, tail) = self.window.bounds();
-        let next = self.next_message;
-        assert!(head <= next && next <= tail, "the next message was submitted and is not retired");
+        self.messages.check(sender.snd_max());
         self.check_responses();
-        if self.window.len() > 0 && !self.failing.any() {
+        if self.messages.window.len() > 0 && !self.messages.failing.any() {
             self.check_running();
         }
     }
@@ -23,12 +19,12 @@ impl<D: Copy> Requester<D> {
     /// Asserts that responses belong to outstanding READs and atomics, and that only received ones are
     /// acknowledged.
     fn check_responses(&self) {
-        let expected = self.tracker.expected();
+        let rcv_nxt = self.tracker.rcv_nxt();
         self.tracker.check();
-        assert!(expected <= self.next_response, "responses that arrived were requested");
-        let there = |seq: Seq| self.tracker.place(seq) == Place::Again;
-        self.owed.check(expected, |seq| !self.keeps || there(seq));
-        let most = usize::from(self.parameters.max_rd_atomic);
+        assert!(rcv_nxt <= self.next_response, "responses that arrived were requested");
+        let there = |seq: Seq| self.tracker.arrival(seq) == Arrival::GapDuplicate;
+        self.pending_acks.check(rcv_nxt, |seq| !self.keeps || there(seq));
+        let most = usize::from(self.messages.parameters.max_rd_atomic);
         assert!(self.fetches.len() <= most, "outstanding READs and atomics <= max_rd_atomic");
         if let Some(last) = self.fetches.back() {
             assert!(
@@ -41,21 +37,21 @@ impl<D: Copy> Requester<D> {
 
     /// Asserts, while no message fails, that every outstanding packet has a timer.
     fn check_running(&self) {
-        let expected = self.tracker.expected();
+        let rcv_nxt = self.tracker.rcv_nxt();
         assert!(
-            self.fetches.len() <= self.fetch_messages as usize,
+            self.fetches.len() <= self.messages.fetch_messages as usize,
             "outstanding READs are submitted messages"
         );
         if let Some(first) = self.fetches.front() {
             assert!(
-                first.until > expected,
-                "the oldest outstanding READ lacks a response: {first:?}, {expected}"
+                first.until > rcv_nxt,
+                "the oldest outstanding READ lacks a response: {first:?}, {rcv_nxt}"
             );
         }
-        let on_the_way = self.sender.una() < self.sender.high();
+        let on_the_way = self.sender.snd_una() < self.sender.snd_max();
         let timer = self.rto.deadline() < Instant::NEVER || self.rto.is_resting() || !self.rto.expires();
         assert!(
-            !on_the_way || timer || self.rnr_until > Instant(0),
+            !on_the_way || timer || self.messages.rnr_until > Instant(0),
             "a timer runs or rests while packets are in flight: {:?}",
             self.sender
         );

@@ -17,19 +17,19 @@ impl<D: Copy> Requester<D> {
     #[cold]
     #[inline(never)]
     pub fn plan_prism(&mut self, now: Instant) -> Option<(Plan, Extended)> {
-        if now < self.rnr_until {
+        if now < self.messages.rnr_until {
             return None;
         }
         let (number, seq) = if self.sender.in_turn() {
-            let next = self.sender.next();
+            let next = self.sender.snd_nxt();
             self.begins(next).filter(|_| self.sender.has_window())?;
-            (self.next_message, next)
+            (self.messages.next_message, next)
         } else {
             self.choose(now)?
         };
-        let placed = self.window.get(number)?;
+        let placed = self.messages.window.get(number)?;
         let Kind::Prism(extended) = placed.message.kind else { return None };
-        let (message, mtu) = (&placed.message, self.parameters.mtu);
+        let (message, mtu) = (&placed.message, self.messages.parameters.mtu);
         let index = (seq - placed.first) as u32;
         let last = seq + 1 == placed.end;
         let (opcode, ext) = headers(&extended, index == 0, last, message.len);
@@ -64,7 +64,7 @@ impl<D: Copy> Requester<D> {
     #[inline(never)]
     pub fn sent_prism(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
         // Only the last packet is answered, so only this one reserves PSNs of responses.
-        if plan.last && plan.seq >= self.sender.high() {
+        if plan.last && plan.seq >= self.sender.snd_max() {
             self.fetching(plan.number);
         }
         self.sent(now, plan, counters);
@@ -82,22 +82,28 @@ impl<D: Copy> Requester<D> {
         packet: &packet::View<'_>,
     ) -> Option<Reaction<D>> {
         let number = fetch.message;
-        let message = &mut self.window.get_mut(number)?.message;
+        let message = &mut self.messages.window.get_mut(number)?.message;
         let context = message.context.context;
-        let (offset, verdict) =
-            match parse_response(extended, fetch.first, message.len, seq, self.parameters.mtu, packet)? {
-                ParsedResponse::Part { offset } => {
-                    return Some(Reaction::Scatter { context, number, offset });
-                }
-                ParsedResponse::Number { head, verdict } => {
-                    message.context.verdict = verdict as u8;
-                    return Some(Reaction::Number { context, number, head });
-                }
-                ParsedResponse::End { offset, len, verdict } => {
-                    message.len = len;
-                    (offset, verdict)
-                }
-            };
+        let (offset, verdict) = match parse_response(
+            extended,
+            fetch.first,
+            message.len,
+            seq,
+            self.messages.parameters.mtu,
+            packet,
+        )? {
+            ParsedResponse::Part { offset } => {
+                return Some(Reaction::Scatter { context, number, offset });
+            }
+            ParsedResponse::Number { head, verdict } => {
+                message.context.verdict = verdict as u8;
+                return Some(Reaction::Number { context, number, head });
+            }
+            ParsedResponse::End { offset, len, verdict } => {
+                message.len = len;
+                (offset, verdict)
+            }
+        };
         message.context.verdict = verdict as u8;
         // No response follows this one, so the remaining reserved PSNs are skipped.
         if let Some(fetch) = self.fetches.iter_mut().find(|other| other.message == number) {
@@ -111,8 +117,8 @@ impl<D: Copy> Requester<D> {
 /// did not use.
 #[inline]
 pub(super) fn forget_answered(fetches: &mut VecDeque<Fetch>, tracker: &mut Tracker) {
-    while let Some(fetch) = fetches.front().filter(|fetch| fetch.until <= tracker.expected()) {
-        if fetch.end > tracker.expected() {
+    while let Some(fetch) = fetches.front().filter(|fetch| fetch.until <= tracker.rcv_nxt()) {
+        if fetch.end > tracker.rcv_nxt() {
             tracker.skip(fetch.end);
         }
         fetches.pop_front();

@@ -41,7 +41,7 @@ impl Responder {
     /// Drops all answers and returns true, or returns false if the peer may still need one. A peer that was
     /// silent until the timeout expired needs none.
     pub fn forget(&mut self) -> bool {
-        if self.sender.una() < self.responses {
+        if self.sender.snd_una() < self.responses {
             if !self.quiet {
                 return false;
             }
@@ -127,7 +127,7 @@ impl Responder {
         }
         if request.last {
             let (number, nothing) = (self.upcoming(), Wanted::Value(0));
-            let kept = self.reads.keep(seq, number, nothing, self.sender.high());
+            let kept = self.reads.keep(seq, number, nothing, self.sender.snd_max());
             if let Some(upto) = kept.map_err(|_| NakCode::INVALID_REQUEST)? {
                 self.answered(now, upto, None);
             }
@@ -202,7 +202,7 @@ impl Responder {
 
     #[cold]
     fn heard_after_skips(&self, number: Seq) -> Seq {
-        let mut heard = self.sender.una();
+        let mut heard = self.sender.snd_una();
         for (_, read) in self.reads.executed_ones() {
             let from = read.first + self.skipped_before(read);
             if number < from {
@@ -216,6 +216,6 @@ impl Responder {
     /// Returns true if the peer can record response `seq`.
     #[inline]
     pub(super) fn reaches(&self, seq: Seq) -> bool {
-        self.skipped == 0 || self.sent_as(seq) - self.sent_as(self.sender.una()) < self.reach
+        self.skipped == 0 || self.sent_as(seq) - self.sent_as(self.sender.snd_una()) < self.reach
     }
 }

@@ -58,7 +58,7 @@ impl Responder {
     /// Returns the step for packet `rcv_nxt` if it is kept for a kernel.
     #[inline]
     pub(super) fn kept_due(&mut self) -> Option<Step> {
-        let seq = self.receiver.expected();
+        let seq = self.receiver.rcv_nxt();
         if !self.is_kept(seq) {
             return None;
         }
@@ -73,7 +73,7 @@ impl Responder {
     pub(super) fn handed_over(&mut self, counters: &mut Counters) {
         counters.rx_rpc_requests += u64::from(self.receiver.front() != Some(super::Ends::Nothing));
         if let Some(kept) = &mut self.kept {
-            kept.bits.clear(self.receiver.expected());
+            kept.bits.clear(self.receiver.rcv_nxt());
         }
         self.take_step();
     }

@@ -67,7 +67,7 @@ fn needless(eager: bool) -> usize {
     let mut again = 0;
     for cumulative in 10..60 {
         sender.acknowledge(cumulative, None);
-        let high = sender.high();
+        let high = sender.snd_max();
         again += chances(&mut sender, 2).iter().filter(|seq| **seq < high).count();
     }
     again
@@ -227,16 +227,16 @@ fn random_losses_end_and_the_rules_hold() {
         let (mut there, mut back): (Vec<Seq>, Vec<(Seq, Option<Seq>)>) = (Vec::new(), Vec::new());
         let mut known = BTreeSet::new();
         let mut rounds = 0;
-        while sender.una() < total {
+        while sender.snd_una() < total {
             rounds += 1;
             assert!(rounds < 200_000, "seed {seed}: no progress: {sender:?}");
             let chosen = sender.choose(total);
             if let Some(seq) = chosen {
                 assert!(
-                    !known.contains(&seq) || seq == sender.una(),
+                    !known.contains(&seq) || seq == sender.snd_una(),
                     "seed {seed}: {seq} was retransmitted after its acknowledgement"
                 );
-                if seq >= sender.high() {
+                if seq >= sender.snd_max() {
                     assert!(sender.in_flight() < u64::from(cap), "seed {seed}: packets in flight <= cap");
                 }
                 if !random.chance(1.0 / 10.0) {
@@ -244,7 +244,7 @@ fn random_losses_end_and_the_rules_hold() {
                 }
             }
             if sender.in_turn() {
-                let next = Some(sender.next()).filter(|next| *next < total && sender.has_window());
+                let next = Some(sender.snd_nxt()).filter(|next| *next < total && sender.has_window());
                 assert_eq!(chosen, next, "seed {seed}: in order, only the window limits the next packet");
             }
             let mut long_way = sender.clone();
@@ -256,7 +256,7 @@ fn random_losses_end_and_the_rules_hold() {
                 let seq = if random.chance(1.0 / 20.0) { there[at] } else { there.remove(at) };
                 let answer = receiver.arrive(seq, crate::rc::irn::Ends::Nothing);
                 if !random.chance(1.0 / 10.0) {
-                    back.push((answer.expected, answer.nack.then_some(seq)));
+                    back.push((answer.rcv_nxt, answer.nack.then_some(seq)));
                 }
             }
             if !back.is_empty() && random.chance(2.0 / 3.0) {
@@ -274,7 +274,7 @@ fn random_losses_end_and_the_rules_hold() {
                 sender.timeout(false);
             }
         }
-        assert_eq!((receiver.expected(), sender.is_sacked(0)), (total, false));
+        assert_eq!((receiver.rcv_nxt(), sender.is_sacked(0)), (total, false));
     }
 }
 

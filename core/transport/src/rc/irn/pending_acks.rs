@@ -9,24 +9,24 @@ use crate::rc::Seq;
 
 /// An acknowledgement to send.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct OwedAck {
-    /// `rcv_nxt`: every packet before this one has arrived.
-    pub expected: Seq,
+pub struct PendingAck {
+    /// The next packet in order: every packet before this one has arrived.
+    pub rcv_nxt: Seq,
     /// For a NACK, the packet that arrived after a gap; `None` for a cumulative acknowledgement.
     pub sack: Option<Seq>,
 }
 
 /// The acknowledgements that a receiver must still send.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct OwedAcks {
+pub struct PendingAcks {
     plain: bool,
     ahead: Bitmap,
 }
 
-impl OwedAcks {
+impl PendingAcks {
     /// Returns an empty set for a receiver that can record `size` packets after a gap.
-    pub fn new(size: u32) -> OwedAcks {
-        OwedAcks { plain: false, ahead: Bitmap::new(size) }
+    pub fn new(size: u32) -> PendingAcks {
+        PendingAcks { plain: false, ahead: Bitmap::new(size) }
     }
 
     /// Schedules a cumulative acknowledgement.
@@ -41,38 +41,38 @@ impl OwedAcks {
         self.ahead.set(seq);
     }
 
-    /// Drops the NACKs for the packets `from..expected`, which the cumulative acknowledgement now covers.
+    /// Drops the NACKs for the packets `from..rcv_nxt`, which the cumulative acknowledgement now covers.
     #[inline]
-    pub fn passed(&mut self, from: Seq, expected: Seq) {
+    pub fn passed(&mut self, from: Seq, rcv_nxt: Seq) {
         if self.ahead.ones() > 0 {
-            self.ahead.clear_range(from, expected);
+            self.ahead.clear_range(from, rcv_nxt);
         }
     }
 
     /// Returns true if an acknowledgement must be sent.
     #[inline]
-    pub fn is_owed(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         self.plain || self.ahead.ones() > 0
     }
 
     /// Returns the next acknowledgement. The cumulative one comes first, so that a NACK after it does not
     /// move the window.
     #[inline]
-    pub fn next(&self, expected: Seq) -> Option<OwedAck> {
+    pub fn next(&self, rcv_nxt: Seq) -> Option<PendingAck> {
         if self.plain {
-            return Some(OwedAck { expected, sack: None });
+            return Some(PendingAck { rcv_nxt, sack: None });
         }
         if self.ahead.ones() == 0 {
             return None;
         }
-        let sack = self.ahead.find(true, expected, expected + self.ahead.size())?;
-        Some(OwedAck { expected, sack: Some(sack) })
+        let sack = self.ahead.find(true, rcv_nxt, rcv_nxt + self.ahead.size())?;
+        Some(PendingAck { rcv_nxt, sack: Some(sack) })
     }
 
-    /// Records that `owed_ack` was sent.
+    /// Records that `pending_ack` was sent.
     #[inline]
-    pub fn sent(&mut self, owed_ack: &OwedAck) {
-        match owed_ack.sack {
+    pub fn sent(&mut self, pending_ack: &PendingAck) {
+        match pending_ack.sack {
             None => self.plain = false,
             Some(sack) => {
                 self.ahead.clear(sack);
@@ -81,11 +81,11 @@ impl OwedAcks {
     }
 
     /// Asserts that only packets that arrived are reported.
-    pub fn check(&self, expected: Seq, there: impl Fn(Seq) -> bool) {
-        let end = expected + self.ahead.size();
-        self.ahead.check(expected, end);
+    pub fn check(&self, rcv_nxt: Seq, there: impl Fn(Seq) -> bool) {
+        let end = rcv_nxt + self.ahead.size();
+        self.ahead.check(rcv_nxt, end);
         if self.ahead.ones() > 0 {
-            let reported = self.ahead.find(true, expected, end);
+            let reported = self.ahead.find(true, rcv_nxt, end);
             assert!(reported.is_some_and(there), "a reported packet has arrived: {reported:?}");
         }
     }
@@ -100,34 +100,34 @@ impl OwedAcks {
 mod tests {
     use super::*;
 
-    fn all(owed: &mut OwedAcks, expected: Seq) -> Vec<Option<Seq>> {
+    fn all(pending: &mut PendingAcks, rcv_nxt: Seq) -> Vec<Option<Seq>> {
         let take = || {
-            let owed_ack = owed.next(expected)?;
-            owed.sent(&owed_ack);
-            Some(owed_ack.sack)
+            let pending_ack = pending.next(rcv_nxt)?;
+            pending.sent(&pending_ack);
+            Some(pending_ack.sack)
         };
         std::iter::from_fn(take).collect()
     }
 
     #[test]
     fn the_plain_acknowledgement_goes_first_and_each_arrival_ahead_is_named_once() {
-        let mut owed = OwedAcks::new(64);
+        let mut pending = PendingAcks::new(64);
         for seq in [105, 102, 103, 102] {
-            owed.report(seq);
+            pending.report(seq);
         }
-        owed.acknowledge();
-        owed.acknowledge();
-        assert!(owed.is_owed());
-        assert_eq!(all(&mut owed, 101), [None, Some(102), Some(103), Some(105)]);
-        assert!(!owed.is_owed());
+        pending.acknowledge();
+        pending.acknowledge();
+        assert!(pending.is_pending());
+        assert_eq!(all(&mut pending, 101), [None, Some(102), Some(103), Some(105)]);
+        assert!(!pending.is_pending());
     }
 
     #[test]
     fn what_the_order_has_passed_is_not_named() {
-        let mut owed = OwedAcks::new(64);
-        (2..7).for_each(|seq| owed.report(seq));
-        owed.passed(1, 5);
-        assert_eq!(all(&mut owed, 5), [Some(5), Some(6)]);
-        assert!(!owed.is_owed() && owed.next(5).is_none());
+        let mut pending = PendingAcks::new(64);
+        (2..7).for_each(|seq| pending.report(seq));
+        pending.passed(1, 5);
+        assert_eq!(all(&mut pending, 5), [Some(5), Some(6)]);
+        assert!(!pending.is_pending() && pending.next(5).is_none());
     }
 }
