@@ -43,10 +43,10 @@ local FLAGS = {
     { "extended", 0x01, "masks, and up to 32 bytes" },
 }
 
--- What may stand in a bundle or a chain.
+-- What may stand in a bundle or an operation list.
 local NAMES = {
     [0x0a] = "RDMA WRITE Only", [0x0c] = "RDMA READ Request", [0x10] = "RDMA READ Response Only",
-    [0x12] = "ATOMIC Acknowledge", [0x13] = "CmpSwap", [0x14] = "FetchAdd", [0xc1] = "Chain", [0xc2] = "Chain Answer",
+    [0x12] = "ATOMIC Acknowledge", [0x13] = "CmpSwap", [0x14] = "FetchAdd", [0xc1] = "Operation List", [0xc2] = "Operation List Answer",
 }
 
 -- Messages of 1RMA.
@@ -55,7 +55,7 @@ local KINDS = {
     [0xe6] = "NACK", [0xe7] = "Authentication Failure",
 }
 
-local prism, bundle, chain, strom, irn, rma = {}, {}, {}, {}, {}, {}
+local prism, bundle, list, strom, irn, rma = {}, {}, {}, {}, {}, {}
 local fields = {}
 
 local function field(into, group, name, kind, title, ...)
@@ -103,9 +103,9 @@ field(bundle, "bundle", "opcode", "uint8", "Op-code", base.HEX, NAMES)
 field(bundle, "bundle", "psn", "uint24", "PSN")
 field(bundle, "bundle", "len", "uint16", "Bytes of the packet")
 
-field(chain, "chain", "opcode", "uint8", "Op-code", base.HEX, NAMES)
-field(chain, "chain", "count", "uint8", "Sequence numbers", base.DEC, nil, 0x7f)
-field(chain, "chain", "len", "uint8", "Bytes of the result")
+field(list, "list", "opcode", "uint8", "Op-code", base.HEX, NAMES)
+field(list, "list", "count", "uint8", "Sequence numbers", base.DEC, nil, 0x7f)
+field(list, "list", "len", "uint8", "Bytes of the result")
 
 field(irn, "irn", "wqe", "uint24", "Receive WQE number")
 field(irn, "irn", "offset", "uint32", "Offset of this payload in the message")
@@ -150,8 +150,8 @@ local udp_length = Field.new("udp.length")
 
 local BTH, ICRC = 12, 4
 local READ, COMPARE_SWAP, FETCH_ADD, ACKNOWLEDGE, ATOMIC_ACK = 0x0c, 0x13, 0x14, 0x11, 0x12
-local READ_ACKNOWLEDGE, RPC, BUNDLE, CHAIN, CHAIN_ANSWER = 0x1f, 0x18, 0xc0, 0xc1, 0xc2
--- Bytes before each packet of a bundle, operation of a chain, and result.
+local READ_ACKNOWLEDGE, RPC, BUNDLE, LIST, LIST_ANSWER = 0x1f, 0x18, 0xc0, 0xc1, 0xc2
+-- Bytes before each packet of a bundle, operation of a list, and result.
 local HEAD = 4
 
 -- Bytes of an op-code's own extension headers, if it has any.
@@ -438,7 +438,7 @@ local function packet_at(tvb, pinfo, at, ends)
 end
 
 -- The op-codes of ours that no service has.
-local OURS = { [BUNDLE] = "bundle", [CHAIN] = "chain", [CHAIN_ANSWER] = "chain answer" }
+local OURS = { [BUNDLE] = "bundle", [LIST] = "operation list", [LIST_ANSWER] = "operation list answer" }
 
 -- Where the packet stands that a frame carries; none if it is none of a reliable connection over UDP, and no bundle of those.
 local function packet_of(tvb, pinfo)
@@ -469,10 +469,10 @@ end
 
 local function padded(len) return len + (-len) % 4 end
 
--- The operations of a chain, one below the other.
-local function show_chain(packet, here)
+-- The operations of a list, one below the other.
+local function show_list(packet, here)
     local tvb, at, psn = packet.tvb, packet.behind, packet.psn
-    here():add(chain.count, tvb(packet.at + 8, 1))
+    here():add(list.count, tvb(packet.at + 8, 1))
     while at < packet.ends do
         local opcode = at + HEAD <= packet.ends and tvb(at, 1):uint()
         local behind = opcode and STARTS[opcode] and opcode ~= 0x06 and at + HEAD + OWN[opcode]
@@ -481,8 +481,8 @@ local function show_chain(packet, here)
             here():add_proto_expert_info(odd)
             return
         end
-        local mine = here():add(remora, tvb(at, behind + padded(len) - at), "In the chain: " .. NAMES[opcode])
-        mine:add(chain.opcode, tvb(at, 1))
+        local mine = here():add(remora, tvb(at, behind + padded(len) - at), "In the operation list: " .. NAMES[opcode])
+        mine:add(list.opcode, tvb(at, 1))
         local inner = setmetatable({ opcode = opcode, flags = at + 1, eth = at + HEAD, psn = psn }, { __index = packet })
         show_request(function() return mine end, inner, setmetatable({ tvb = tvb, at = behind, last = behind + len }, Reader))
         at, psn = behind + padded(len), (psn + 1) % 0x1000000
@@ -503,7 +503,7 @@ end
 -- What came of them, likewise.
 local function show_results(packet, here)
     local tvb, at, count = packet.tvb, packet.behind, packet.tvb(packet.at + 8, 1)
-    here():add(chain.count, count)
+    here():add(list.count, count)
     local psn, request = (packet.psn + 1 - count:bitfield(1, 7)) % 0x1000000, nil
     while at < packet.ends do
         local len = at + HEAD <= packet.ends and tvb(at + 1, 1):uint()
@@ -516,7 +516,7 @@ local function show_results(packet, here)
         local words = VERDICTS[verdict]
         local mine = here():add(remora, tvb(at, HEAD + padded(len)), "In the answer: " .. (words or "no verdict"))
         mine:add(prism.verdict, tvb(at, 1))
-        mine:add(chain.len, tvb(at + 1, 1))
+        mine:add(list.len, tvb(at + 1, 1))
         if not words then mine:add_proto_expert_info(odd) end
         local read = request and request.opcode == READ and not request.redirect
         if len > 0 then mine:add(read and prism.result or meaning(request, verdict), tvb(at + HEAD, len)) end
@@ -528,9 +528,9 @@ end
 
 -- What is ours of a packet alone, or in a bundle.
 local function show_any(packet, here)
-    if packet.opcode == CHAIN then
-        show_chain(packet, here)
-    elseif packet.opcode == CHAIN_ANSWER then
+    if packet.opcode == LIST then
+        show_list(packet, here)
+    elseif packet.opcode == LIST_ANSWER then
         show_results(packet, here)
     else
         show(packet, here)

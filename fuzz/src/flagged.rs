@@ -4,7 +4,7 @@
 use arbitrary::Arbitrary;
 use remora_memory::Key;
 use remora_wire::irn::{Additions, fetch};
-use remora_wire::prism::chain::{self, Target};
+use remora_wire::prism::operation_list::{self, Target};
 use remora_wire::prism::operands::{self, Mode, Number, Operand};
 use remora_wire::prism::{Flags, SCRATCH, addresses};
 use remora_wire::{Extensions, Opcode, Psn, atomic_eth, bth, reth};
@@ -202,7 +202,7 @@ impl Flagged {
         context.forge.frame(bth, ext, &bytes)
     }
 
-    /// Builds a frame with these operations as a chain. `odd` replaces the count in its header.
+    /// Builds a frame with these operations as an operation list. `odd` replaces the count in its header.
     pub fn chain(
         these: &[Flagged],
         odd: Option<u8>,
@@ -220,15 +220,15 @@ impl Flagged {
                 (None, None) => continue,
             };
             let at = bytes.len();
-            bytes.resize(at + chain::len_of(bth.opcode, payload.len()), 0);
+            bytes.resize(at + operation_list::len_of(bth.opcode, payload.len()), 0);
             let (opcode, flags) = (bth.opcode, Flags::from_bits(bth.resv7));
-            if let Some((body, _)) = chain::emit(opcode, flags, &target, payload.len(), &mut bytes[at..]) {
+            if let Some((body, _)) = operation_list::emit(opcode, flags, &target, payload.len(), &mut bytes[at..]) {
                 body.copy_from_slice(&payload);
             }
         }
         let count = odd.unwrap_or(these.len() as u8) & 0x7f;
         let psn = first.map_or(0, |psn: Psn| psn.get());
-        let bth = bth::Repr { resv7: count, ..context.forge.bth(Opcode::CHAIN, psn) };
+        let bth = bth::Repr { resv7: count, ..context.forge.bth(Opcode::OPERATION_LIST, psn) };
         context.forge.frame(bth, Extensions::NONE, &bytes)
     }
 

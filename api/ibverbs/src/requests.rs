@@ -263,7 +263,7 @@ mod tests {
                 qp_num: 2,
                 src_qp: 3,
                 grh,
-                outcome: prism::Outcome::Done,
+                outcome: prism::Verdict::Done,
             };
             let cqe = Cqe { completion, solicited: false, wqe_index: 0, timestamp: 0 };
             let wc = super::completion(&cqe);

@@ -22,7 +22,7 @@ pub const EMPTY: WorkCompletion = WorkCompletion {
     qp_num: 0,
     src_qp: 0,
     grh: None,
-    outcome: remora_nic::prism::Outcome::Done,
+    outcome: remora_nic::prism::Verdict::Done,
 };
 
 /// Empty polls of a waiting caller between two readings of the clock.

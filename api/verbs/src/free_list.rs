@@ -26,7 +26,7 @@ pub struct FreeListOptions {
 /// region.
 ///
 /// ```
-/// use remora_verbs::prism::{Address, Data, Operation, Outcome, WorkRequest};
+/// use remora_verbs::prism::{Address, Data, Operation, Verdict, WorkRequest};
 /// use remora_verbs::{Access, Device, EMPTY, Flags, FreeListOptions, Payload, QpOptions, QueuePair};
 ///
 /// let context = Device::shm().open()?;
@@ -70,7 +70,7 @@ pub struct FreeListOptions {
 /// while came < 2 {
 ///     came += cq.wait(&mut done[came..], std::time::Duration::from_secs(1))?;
 /// }
-/// assert!(done.iter().all(|wc| wc.outcome == Outcome::Done));
+/// assert!(done.iter().all(|wc| wc.outcome == Verdict::Done));
 /// assert_eq!(client.get::<[u8; 7]>(0)?, *b"a value");
 /// assert_eq!(list.facts()?.free, 15);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

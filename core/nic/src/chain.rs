@@ -9,14 +9,12 @@
 //! all checks and without packets. The calculations exist on loopback queue pairs only.
 
 mod bytes;
-mod calculate;
 mod control;
 mod execute;
 mod look;
 mod nic;
 mod start;
 
-pub use calculate::Calculation;
 pub(crate) use control::{Control, Start};
 pub(crate) use execute::transmit_to_itself;
 pub use look::SendQueueFacts;

@@ -9,15 +9,15 @@
 //! | 16 | immediate | data or key (low half); bit 32: immediate data, bit 33: a key was invalidated |
 //! | 24 | queue pair | number 24; bit 32: solicited |
 //! | 32 | work queue index | slots of its work queue that were consumed when it was written |
-//! | 40 | outcome | how an operation of PRISM ended (`prism::Outcome`), else 0 (8 bits); timestamp (56 bits) |
+//! | 40 | outcome | how an operation of PRISM ended (`prism::Verdict`), else 0 (8 bits); timestamp (56 bits) |
 //! | 48 | sender | queue pair of a datagram 24; bit 32: a GRH precedes the payload, bit 33: of IPv4 |
 //! | 56 | sequence | 1 for the first completion of the queue, and so on: valid when it is the next expected |
 
-use crate::prism::Outcome;
 use crate::request::{CompletionKind, NetworkType, Status, WorkCompletion};
 use crate::wqe::high_bits;
 use remora_memory::Key;
 use remora_transport::Instant;
+use remora_wire::prism::Verdict;
 
 /// Completion kind of an entry whose queue pair was destroyed. Pollers skip such entries.
 pub(crate) const REMOVED: u8 = 255;
@@ -96,7 +96,7 @@ impl Cqe {
             src_qp: sender as u32,
             grh: network_type(sender),
             // Only a NIC writes entries, so an unknown number does not occur.
-            outcome: Outcome::from_number((outcome as u8).into()).unwrap_or(Outcome::Skipped),
+            outcome: Verdict::from_number((outcome as u8).into()).unwrap_or(Verdict::Skipped),
         };
         let timestamp = outcome >> (64 - TIMESTAMP_BITS);
         Cqe { completion, solicited: qp & SOLICITED != 0, wqe_index, timestamp }

@@ -174,11 +174,8 @@ impl QueuePair {
         if !self.may_receive() {
             return None;
         }
-        if self.cnp_due {
-            let sent = self.notify_peer(out, shared);
-            if let Some(sent) = self.unless_stopped(out, sent) {
-                return Some(sent);
-            }
+        if let Some(sent) = self.notify_if_due(out, shared) {
+            return Some(sent);
         }
         let held = self.is_held(now) || STROM && waits_for_bytes(self, now);
         if self.prism.is_some()
@@ -241,7 +238,7 @@ impl QueuePair {
         }
         let mut plan = loop {
             self.submit::<R>(mem, shared);
-            if R::CHAINS && self.prism.is_some() {
+            if R::OPERATION_LISTS && self.prism.is_some() {
                 match self.request_prism::<R>(now, mem, out, shared) {
                     NextRequest::Plain => {}
                     NextRequest::Waits => return None,
@@ -251,7 +248,7 @@ impl QueuePair {
             if let Some(plan) = R::of(&mut self.machine)?.plan(now) {
                 break plan;
             }
-            if !R::CHAINS
+            if !R::OPERATION_LISTS
                 && self.prism.is_some()
                 && let NextRequest::Emitted(sent) = self.request_prism::<R>(now, mem, out, shared)
             {
@@ -310,7 +307,7 @@ impl QueuePair {
         out: &mut impl Egress,
         shared: &mut Shared,
     ) -> NextRequest {
-        if R::CHAINS {
+        if R::OPERATION_LISTS {
             let next = request_bundle(self, now, mem, out, shared);
             if next != NextRequest::Plain {
                 return next;
@@ -362,9 +359,9 @@ impl QueuePair {
 
 /// The part of a requester that writes request packets.
 pub(crate) trait EmitRequest: ReliableRequester {
-    /// True if PRISM chains are sent in one frame, so that PRISM must be consulted before a packet is
-    /// planned.
-    const CHAINS: bool;
+    /// True if PRISM operation lists are sent in one frame, so that PRISM must be consulted before a packet
+    /// is planned.
+    const OPERATION_LISTS: bool;
 
     /// Returns true if certainly no packet is to be sent.
     fn is_idle(qp: &QueuePair) -> bool;
@@ -383,7 +380,7 @@ pub(crate) trait EmitRequest: ReliableRequester {
 }
 
 impl EmitRequest for GoBackN {
-    const CHAINS: bool = true;
+    const OPERATION_LISTS: bool = true;
 
     /// Most turns end with this condition. Drained queues (SQD) raise their event on retirement instead.
     #[inline(always)]
@@ -458,7 +455,7 @@ pub(crate) fn wants_turn(qp: &QueuePair) -> bool {
                 || qp.state == State::Rts && qp.send.has_work()
                 || connection.requester.outstanding() > 0 && connection.requester.has_unsent()
         }
-        None => qp.wants_turn_outlined(),
+        None => qp.wants_turn_beside_rc(),
     };
     machines || qp.cnp_due
 }

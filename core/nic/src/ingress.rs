@@ -3,7 +3,7 @@
 
 use remora_memory::{Access, AccessError, Key, Mem, Pd};
 use remora_transport::rc::Reaction;
-use remora_transport::state::{Service as Kind, State};
+use remora_transport::state::{Service, State};
 use remora_transport::{Action, Atomic, Instant, Notice, Outcome, Status};
 use remora_wire::prism::{Flags, bundle};
 use remora_wire::{NakCode, Opcode, packet};
@@ -16,7 +16,7 @@ use crate::extended;
 use crate::gather;
 use crate::kernel::{execute_strom, hand_over, serve_rpc};
 use crate::machine::Machine;
-use crate::prism::{self, place_in_scratch, prefetch_pointer, serve_prism, take_chain};
+use crate::prism::{self, place_in_scratch, prefetch_pointer, serve_prism, take_operation_list};
 use crate::queue_pair::QueuePair;
 use crate::receive_queue::Receive;
 use crate::reliable::{GoBackN, ReliableRequester};
@@ -117,15 +117,15 @@ impl QueuePair {
             return self.take_bundle(now, mem, packet, shared);
         }
         if packet.bth.opcode.0 & service_bits::SERVICE == Opcode::BUNDLE.0 {
-            return take_chain(self, now, mem, packet, shared);
+            return take_operation_list(self, now, mem, packet, shared);
         }
         if !self.machine.is_rc() {
             return self.take_unreliable(mem, arrived, packet, shared);
         }
         let plain = extended::as_rc(packet);
         match (self.service, packet.bth.opcode.is_request()) {
-            (Kind::XrcTarget, true) => self.serve_extended(mem, &plain, shared),
-            (Kind::XrcInitiator, false) => self.answer::<GoBackN>(now, mem, &plain, shared),
+            (Service::XrcTarget, true) => self.serve_extended(mem, &plain, shared),
+            (Service::XrcInitiator, false) => self.answer::<GoBackN>(now, mem, &plain, shared),
             _ => shared.counters.unknown_qp += 1,
         }
     }
@@ -148,16 +148,16 @@ impl QueuePair {
         }
         for part in bundle::parts(packet.payload) {
             let Ok(part) = part else { return malformed(shared) };
-            let chain = matches!(part.bth.opcode, Opcode::CHAIN | Opcode::CHAIN_ANSWER);
-            if part.bth.dest_qp != self.number || part.bth.opcode.0 & service_bits::SERVICE != 0 && !chain {
+            let is_list = matches!(part.bth.opcode, Opcode::OPERATION_LIST | Opcode::OPERATION_LIST_ANSWER);
+            if part.bth.dest_qp != self.number || part.bth.opcode.0 & service_bits::SERVICE != 0 && !is_list {
                 return malformed(shared);
             }
             // An earlier packet of the bundle may have ended the connection.
             if !self.may_receive() {
                 return;
             }
-            if chain {
-                take_chain(self, now, mem, &part, shared);
+            if is_list {
+                take_operation_list(self, now, mem, &part, shared);
             } else {
                 self.take_plain_outlined(now, mem, &part, shared);
             }

@@ -14,6 +14,7 @@
 mod address_handle;
 mod arrived;
 mod attributes;
+mod calculation;
 pub mod chain;
 mod check;
 mod completion_queue;

@@ -1,20 +1,19 @@
 //! PRISM operations (PRISM paper, §3, §4): indirection, allocation, enhanced atomics and chaining.
 //!
 //! `request.rs` defines the program's work requests. `submit.rs` turns a WQE into a message; `packet.rs` and
-//! `egress.rs` build its packets. A chain is sent in one frame (`bundle.rs`), and a chain of short operations
-//! as one packet (`chained.rs`). On the responder, `execute.rs` executes a packet, `reach.rs` checks its
-//! addresses, and `prefetched.rs` delays indirect READs. `free_list.rs` manages buffers.
-//! `docs/reference/prism.md`
-//! lists the decisions that the paper leaves open.
+//! `egress.rs` build its packets. An operation list is sent in one frame (`bundle.rs`), and an operation list
+//! of short operations as one packet (`operation_list.rs`). On the responder, `execute.rs` executes a packet,
+//! `reach.rs` checks its addresses, and `prefetched.rs` delays indirect READs. `free_list.rs` manages
+//! buffers. `docs/reference/prism.md` lists the decisions that the paper leaves open.
 
 mod allocate;
 mod bundle;
-mod chained;
 mod egress;
 mod execute;
 mod free_list;
 mod nic;
 mod number;
+mod operation_list;
 mod packet;
 mod prefetched;
 mod reach;
@@ -26,20 +25,19 @@ use std::collections::VecDeque;
 
 use remora_memory::{Mem, Scratch};
 use remora_transport::Instant;
-use remora_wire::prism::Verdict;
 
 use crate::emit::Sent;
 pub(crate) use bundle::{request_bundle, respond_bundle};
-pub(crate) use chained::take_chain;
 pub(crate) use egress::{emit_kept, emit_request, put_result};
 pub(crate) use execute::{place_in_scratch, serve_prism};
 pub(crate) use free_list::FreeLists;
 use free_list::Pin;
 pub use free_list::{FreeListFacts, FreeListInit};
+pub(crate) use operation_list::take_operation_list;
 pub(crate) use prefetched::{Prefetched, prefetch_pointer, waits};
 pub use remora_transport::rc::prism::COPY_MAX;
 pub use remora_wire::prism::operands::{Mode, Number, Operand, Repr as Operands};
-pub use remora_wire::prism::{SCRATCH, SCRATCH_LEN, Verdict as Outcome};
+pub use remora_wire::prism::{SCRATCH, SCRATCH_LEN, Verdict};
 pub use request::{Address, Data, Operation, WorkRequest, write};
 pub(crate) use submit::submit_prism;
 

@@ -20,7 +20,7 @@ use remora_wire::frame::Peer;
 use remora_wire::prism::Verdict;
 
 use crate::attributes::Settings;
-use crate::chain::Calculation;
+use crate::calculation::Calculation;
 use crate::completion_queue::Written;
 use crate::config::QueuePairInit;
 use crate::congestion::Congestion;

@@ -6,9 +6,9 @@
 use remora_memory::{Binding, Key};
 use remora_wire::Qpn;
 
-use crate::prism::Outcome;
+use remora_wire::prism::Verdict;
 
-pub use crate::chain::Calculation;
+pub use crate::calculation::Calculation;
 
 /// A contiguous range of local memory: a scatter/gather element (IBTA vol. 1 §10.8.2; `ibv_sge`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -232,6 +232,6 @@ pub struct WorkCompletion {
     /// Network type of the global route header (GRH), which occupies the first 40 bytes of the received data
     /// (`IBV_WC_GRH`); `None` without a GRH.
     pub grh: Option<NetworkType>,
-    /// Outcome of a PRISM operation; [`Outcome::Done`] for all other work requests.
-    pub outcome: Outcome,
+    /// Verdict of a PRISM operation; [`Verdict::Done`] for all other work requests.
+    pub outcome: Verdict,
 }

@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use remora_transport::Instant;
 use remora_transport::rma::{Requester, Responder, Settings, Solicitation};
 use remora_wire::frame::{Endpoint, Origin, Peer};
-use remora_wire::rma::{Body, Chain, MAX_OPERATION, Nonce, header};
+use remora_wire::rma::{Body, MAX_OPERATION, Nonce, TagSequence, header};
 
 pub use cipher::Cipher;
 pub use command::{Command, Operand};
@@ -110,7 +110,7 @@ pub(crate) struct Refusal {
     pub to: Destination,
     pub header: header::Repr,
     pub body: Body,
-    pub chain: Chain,
+    pub tags: TagSequence,
     pub key: [u8; KEY_LEN],
 }
 

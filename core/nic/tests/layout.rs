@@ -246,7 +246,7 @@ fn a_completion_and_its_fields() {
         qp_num: 0x00ab_cdef,
         src_qp: 0,
         grh: None,
-        outcome: prism::Outcome::TooLong,
+        outcome: prism::Verdict::TooLong,
     };
     let entry = Cqe { completion, solicited: true, wqe_index: 0x11, timestamp: 0 };
     let words = [0x6655_4433_2211_0080, 0x0102_0304, 0x1_feed_beef, 0x1_00ab_cdef, 0x11, 4, 0, 9];
@@ -295,7 +295,7 @@ fn every_kind_and_status_comes_back_from_its_number() {
                 qp_num: 0,
                 src_qp: 0,
                 grh: None,
-                outcome: prism::Outcome::Done,
+                outcome: prism::Verdict::Done,
             };
             let words = Cqe { completion, solicited: false, wqe_index: 0, timestamp: 0 }.words(1);
             assert_eq!(words[0], number | (status as u64) << 8);

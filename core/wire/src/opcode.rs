@@ -108,12 +108,12 @@ impl Opcode {
 
     /// Several PRISM packets in one frame. The op-code is from the range reserved for manufacturers.
     pub const BUNDLE: Opcode = Opcode(0xc0);
-    /// The short operations of a PRISM chain in one packet. The op-code is from the range reserved for
+    /// The short operations of a PRISM operation list in one packet. The op-code is from the range reserved
+    /// for manufacturers.
+    pub const OPERATION_LIST: Opcode = Opcode(0xc1);
+    /// The answers to the operations of a list in one packet. The op-code is from the range reserved for
     /// manufacturers.
-    pub const CHAIN: Opcode = Opcode(0xc1);
-    /// The answers to the operations of a chain in one packet. The op-code is from the range reserved for
-    /// manufacturers.
-    pub const CHAIN_ANSWER: Opcode = Opcode(0xc2);
+    pub const OPERATION_LIST_ANSWER: Opcode = Opcode(0xc2);
     /// XRC SEND First.
     pub const XRC_SEND_FIRST: Opcode = Opcode(0xa0);
     /// XRC SEND Middle.
@@ -175,7 +175,7 @@ pub enum Service {
     Cnp,
     /// Extended reliable connection.
     Xrc,
-    /// PRISM's own packets of a reliable connection: bundles, chains and their answers.
+    /// PRISM's own packets of a reliable connection: bundles, operation lists and their answers.
     Prism,
 }
 
@@ -208,10 +208,10 @@ pub enum Operation {
     Congestion,
     /// PRISM bundle: several packets, each with its own operation.
     Bundle,
-    /// PRISM chain: several operations.
-    Chain,
-    /// The answers to the operations of a chain.
-    ChainAnswer,
+    /// PRISM operation list: several operations.
+    OperationList,
+    /// The answers to the operations of a list.
+    OperationListAnswer,
 }
 
 // Bits of a word per op-code: its extension headers, its position in the message, and the header length in
@@ -375,8 +375,8 @@ impl Opcode {
         Some(match self.0 & 0x1f {
             _ if self.0 == Opcode::CNP.0 => Operation::Congestion,
             _ if self.0 == Opcode::BUNDLE.0 => Operation::Bundle,
-            _ if self.0 == Opcode::CHAIN.0 => Operation::Chain,
-            _ if self.0 == Opcode::CHAIN_ANSWER.0 => Operation::ChainAnswer,
+            _ if self.0 == Opcode::OPERATION_LIST.0 => Operation::OperationList,
+            _ if self.0 == Opcode::OPERATION_LIST_ANSWER.0 => Operation::OperationListAnswer,
             0x06..=0x0b => Operation::Write,
             0x0c => Operation::ReadRequest,
             0x0d..=0x10 => Operation::ReadResponse,
@@ -538,8 +538,8 @@ impl fmt::Display for Opcode {
             Operation::RpcWrite => "RPC WRITE",
             Operation::Congestion => return f.write_str("CNP"),
             Operation::Bundle => return f.write_str("PRISM Bundle"),
-            Operation::Chain => return f.write_str("PRISM Chain"),
-            Operation::ChainAnswer => return f.write_str("PRISM Chain Answer"),
+            Operation::OperationList => return f.write_str("PRISM Operation List"),
+            Operation::OperationListAnswer => return f.write_str("PRISM Operation List Answer"),
         })?;
         f.write_str(match () {
             () if self.is_first() => " First",

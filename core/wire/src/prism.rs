@@ -1,17 +1,17 @@
 //! The fields that PRISM adds to RoCE packets (PRISM paper, §3 and §4.2). `docs/reference/wire/offloads.md`
 //! shows their layout.
 //!
-//! PRISM uses the op-codes of the plain verbs, and own ones only for a [`bundle`], a [`chain`] and its
-//! answer. The seven bits beside AckReq, reserved elsewhere, are [`Flags`]; a packet without flags is the
+//! PRISM uses the op-codes of the plain verbs, and own ones only for a [`bundle`], an [`operation_list`] and
+//! its answer. The seven bits beside AckReq, reserved elsewhere, are [`Flags`]; a packet without flags is the
 //! plain verb. [`addresses`] beyond those of the standard headers follow the extension headers of the
-//! op-code. The masks and wide [`operands`] of an extended atomic follow the addresses. IRN adds nothing to
-//! a packet with flags. The result of an operation is a [`Verdict`], encoded in the AETH credits of its
+//! op-code. The masks and wide [`operands`] of an extended atomic follow the addresses. IRN adds nothing to a
+//! packet with flags. The result of an operation is a [`Verdict`], encoded in the AETH credits of its
 //! response; NAKs report faults only.
 
 pub mod addresses;
 pub mod bundle;
-pub mod chain;
 pub mod operands;
+pub mod operation_list;
 
 use crate::Syndrome;
 use crate::aeth::{Kind, NO_CREDITS};

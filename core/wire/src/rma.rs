@@ -19,20 +19,20 @@
 //!
 //! # What the tag covers
 //!
-//! The associated data is everything before the ciphertext, followed by the nonces of the operation's
-//! earlier hops in order ([`Chain`]). A message is therefore valid for one operation and one position in it.
+//! The associated data is everything before the ciphertext, followed by the nonces of the operation's earlier
+//! hops in order ([`TagSequence`]). A message is therefore valid for one operation and one position in it.
 
-mod chain;
 pub mod completion;
 pub mod header;
 mod message;
 pub mod request;
 pub mod solicit;
+mod tag_sequence;
 
-pub use chain::{Chain, MAX_AAD};
 pub use completion::Status;
 pub use header::{Class, Kind, Nonce};
 pub use message::{Body, Message};
+pub use tag_sequence::{MAX_AAD, TagSequence};
 
 /// Length of the tag that ends each message, in bytes.
 pub const TAG_LEN: usize = 16;

@@ -3,7 +3,7 @@
 use arbitrary::Arbitrary;
 use remora_cipher::Aes;
 use remora_nic::rma::{Cipher, Identity};
-use remora_wire::rma::{Body, Chain, Message, Nonce, TAG_LEN, header};
+use remora_wire::rma::{Body, TagSequence, Message, Nonce, TAG_LEN, header};
 
 /// The fault of a message.
 #[derive(Arbitrary, Copy, Clone, Debug, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub enum Wrong {
     NothingAgain,
     /// The message is encrypted with another key.
     Key,
-    /// The message is encrypted for another chain of hops.
-    Chain,
+    /// The message is encrypted for another tag sequence of hops.
+    TagSequence,
     /// A bit of the tag is inverted.
     Tag(u8),
     /// A bit of the clear part is inverted after encryption.
@@ -51,7 +51,7 @@ impl Forger {
         &mut self,
         header: header::Repr,
         body: Body,
-        chain: &Chain,
+        tags: &TagSequence,
         key: &[u8; 16],
         text: &[u8],
         wrong: Wrong,
@@ -61,8 +61,8 @@ impl Forger {
         let header = header::Repr { nonce, ..header };
         let mut bytes = vec![0; header::LEN + body.len() + text.len() + TAG_LEN];
         let clear = Message::emit_clear(&header, &body, &mut bytes);
-        let chain = if wrong == Wrong::Chain { Chain::new(nonce) } else { *chain };
-        let aad = aad(&bytes[..clear], &chain);
+        let tags = if wrong == Wrong::TagSequence { TagSequence::new(nonce) } else { *tags };
+        let aad = aad(&bytes[..clear], &tags);
         let mut key = *key;
         key[0] ^= u8::from(wrong == Wrong::Key);
         self.aes.load(0, &key);
@@ -80,9 +80,9 @@ impl Forger {
         (bytes, nonce)
     }
 
-    /// Returns the plaintext of a message, or `None` if the key and the chain do not decrypt it.
-    pub fn open(&mut self, message: &Message<'_>, chain: &Chain, key: &[u8; 16]) -> Option<Vec<u8>> {
-        let aad = aad(message.clear, chain);
+    /// Returns the plaintext of a message, or `None` if the key and the tag sequence do not decrypt it.
+    pub fn open(&mut self, message: &Message<'_>, tags: &TagSequence, key: &[u8; 16]) -> Option<Vec<u8>> {
+        let aad = aad(message.clear, tags);
         self.aes.load(0, key);
         let mut text = message.sealed.to_vec();
         self.aes.open(0, &message.header.nonce.bytes(), &aad, &mut text, message.tag).then_some(text)
@@ -91,8 +91,8 @@ impl Forger {
 
 /// Builds the additional data that the tag covers. This is a separate implementation from the code under
 /// test.
-fn aad(clear: &[u8], chain: &Chain) -> Vec<u8> {
-    let nonces = chain.hops().iter().flat_map(|nonce| {
+fn aad(clear: &[u8], tags: &TagSequence) -> Vec<u8> {
+    let nonces = tags.hops().iter().flat_map(|nonce| {
         let Nonce { sender, counter } = *nonce;
         sender.to_be_bytes().into_iter().chain(counter.to_be_bytes())
     });

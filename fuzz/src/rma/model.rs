@@ -8,7 +8,7 @@ use remora_nic::rma::{Command, Identity, Operand, RegionKey, RegionMemory, Right
 use remora_transport::rma::{Settings, Status, WriteDebit};
 use remora_wire::frame::Start as FrameStart;
 use remora_wire::rma::{
-    Body, Chain, Class, Kind, MAX_OPERATION, Message, Nonce, UNIT, completion, header, request, solicit,
+    Body, TagSequence, Class, Kind, MAX_OPERATION, Message, Nonce, UNIT, completion, header, request, solicit,
 };
 
 use super::forger::{Forger, Wrong};
@@ -206,7 +206,7 @@ impl Model {
             nonce: Nonce::default(),
         };
         let body = Body::Request(request::Repr { pid: 7, incarnation: 8, max_payload: 1024 });
-        let (bytes, nonce) = self.forger.seal(plain, body, &Chain::EMPTY, &key, &[], wrong);
+        let (bytes, nonce) = self.forger.seal(plain, body, &TagSequence::EMPTY, &key, &[], wrong);
         let right = match kind {
             Kind::Read => Rights::READ,
             Kind::Write => Rights::WRITE,
@@ -218,7 +218,7 @@ impl Model {
         };
         let inside = offset.checked_add(u64::from(len)).is_some_and(|end| end <= LEN as u64);
         let sound = sized && rights.contains(right) && inside;
-        let valid = sound && knows && (wrong.is_nothing() || wrong == Wrong::Chain && false);
+        let valid = sound && knows && (wrong.is_nothing() || wrong == Wrong::TagSequence && false);
         self.valid_requests += u64::from(valid);
         self.asked.push(Asked { kind, region, offset, len, nonce, key, valid, solicited: None });
         self.inject(&bytes);
@@ -233,7 +233,7 @@ impl Model {
         let Some((slot, second)) = asked.solicited else { return };
         let len = if asked.kind == Kind::Rekey && len > 64 { 16 } else { len };
         let text: Vec<u8> = (0..len).map(|at| 0x40 | (at as u8 & 0x1f)).collect();
-        let chain = Chain::new(asked.nonce).then(second);
+        let tags = TagSequence::new(asked.nonce).then(second);
         let id = self.served[asked.region].id;
         let plain = header::Repr {
             kind: Kind::Data,
@@ -248,7 +248,7 @@ impl Model {
         let fits = offset.is_multiple_of(64)
             && offset.checked_add(u64::from(len)).is_some_and(|end| end <= u64::from(size))
             && (len.is_multiple_of(UNIT) || offset + u64::from(len) == u64::from(size));
-        let (bytes, _) = self.forger.seal(plain, Body::None, &chain, &key, &text, wrong);
+        let (bytes, _) = self.forger.seal(plain, Body::None, &tags, &key, &text, wrong);
         if fits && wrong.is_nothing() && len > 0 {
             if kind == Kind::Rekey {
                 let mut new = [0; 16];
@@ -286,8 +286,8 @@ impl Model {
         let Some(running) = &self.running[slot] else { return };
         let Some(nonce) = running.nonce else { return };
         let kind = Kind::ALL[3 + usize::from(number) % 5];
-        let first = Chain::new(nonce);
-        let chain = match (kind, running.solicited) {
+        let first = TagSequence::new(nonce);
+        let tags = match (kind, running.solicited) {
             (Kind::Completion, Some(second)) if number & 0x80 == 0 => first.then(second),
             _ => first,
         };
@@ -320,7 +320,7 @@ impl Model {
         };
         let size = running.command.size;
         let is_read = running.command.kind == Kind::Read;
-        let (bytes, second) = self.forger.seal(plain, body, &chain, &key, &text, wrong);
+        let (bytes, second) = self.forger.seal(plain, body, &tags, &key, &text, wrong);
         if wrong.is_nothing()
             && let Some(running) = &mut self.running[slot]
         {
@@ -357,7 +357,7 @@ impl Model {
             nonce: Nonce::default(),
         };
         let text = vec![0x22; len as usize];
-        let (bytes, _) = self.forger.seal(plain, Body::None, &Chain::new(nonce), &key, &text, Wrong::Nothing);
+        let (bytes, _) = self.forger.seal(plain, Body::None, &TagSequence::new(nonce), &key, &text, Wrong::Nothing);
         self.inject(&bytes);
     }
 
@@ -506,7 +506,7 @@ impl Model {
     fn read_left(&mut self, message: &Message<'_>) {
         let Some(asked) = self.asked.get(usize::from(message.header.slot)) else { return };
         assert!(asked.valid && asked.kind == Kind::Read, "data was sent without a key or right");
-        let text = self.forger.open(message, &Chain::new(asked.nonce), &asked.key);
+        let text = self.forger.open(message, &TagSequence::new(asked.nonce), &asked.key);
         let text = text.expect("the data decrypts with the key of its request");
         let served = &self.served[asked.region];
         let from = GUARD + (asked.offset + message.header.offset) as usize;
@@ -525,8 +525,8 @@ impl Model {
         }
         for running in self.running.iter().flatten() {
             let (Some(first), Some(second)) = (running.nonce, running.solicited) else { continue };
-            let chain = Chain::new(first).then(second);
-            let Some(text) = self.forger.open(message, &chain, &running.command.key) else { continue };
+            let tags = TagSequence::new(first).then(second);
+            let Some(text) = self.forger.open(message, &tags, &running.command.key) else { continue };
             let from = (running.command.local.offset + message.header.offset) as usize;
             let size = u64::from(running.command.size);
             assert!(

@@ -88,9 +88,9 @@ pub fn receiver(args: &Args) -> Result<()> {
         let receiver =
             receivers.entry(qp).or_insert_with(|| Receiver::new(start(Psn::new(0)), settings.bitmap));
         let seq = extend(receiver.rcv_nxt(), arrived);
-        let Answer { nack, expected, sack, msn, completions } = receiver.arrive(seq, Ends::of(opcode));
-        let (nack, expected, sack) = (u8::from(nack), psn(expected).get(), psn(sack).get());
-        writeln!(out, "{nack} {expected} {sack} {msn} {completions}")?;
+        let Answer { nack, rcv_nxt, sack, msn, completions } = receiver.arrive(seq, Ends::of(opcode));
+        let (nack, rcv_nxt, sack) = (u8::from(nack), psn(rcv_nxt).get(), psn(sack).get());
+        writeln!(out, "{nack} {rcv_nxt} {sack} {msn} {completions}")?;
         Ok(())
     })
 }

@@ -2,9 +2,7 @@
 
 use remora_memory::{Owner, Pd};
 use remora_nic::wqe::{Bounds, MAX_SLOTS};
-use remora_nic::{
-    Fetching, Modify, QueuePairInit, ReceiveCaps, Receives as Source, SendCaps, Service, Target, WorkRequest,
-};
+use remora_nic::{Fetching, Modify, QueuePairInit, ReceiveCaps, SendCaps, Service, Target, WorkRequest};
 use remora_transport::state::State;
 use remora_wire::Qpn;
 use remora_wire::frame::{Endpoint, Peer};
@@ -110,13 +108,13 @@ impl Qp {
         let send_ring = adapter.ring(attributes.send_slots()?)?;
         let max_sge = attributes.max_recv_sge;
         let (receives, receive) = match (srq, service) {
-            (Some(srq), _) => (Source::Shared(srq.number()), None),
-            (None, Service::XrcInitiator) => (Source::None, None),
+            (Some(srq), _) => (remora_nic::Receives::Shared(srq.number()), None),
+            (None, Service::XrcInitiator) => (remora_nic::Receives::None, None),
             (None, _) => {
                 let ring =
                     adapter.ring(slots(ReceiveCaps { max_wr: attributes.max_recv_wr.max(1), max_sge })?)?;
                 let side = ReceiveSide::new(ring.clone(), remora_nic::stride(max_sge), max_sge);
-                (Source::Own { ring, max_sge }, Some(side.limited(attributes.max_recv_wr)))
+                (remora_nic::Receives::Own { ring, max_sge }, Some(side.limited(attributes.max_recv_wr)))
             }
         };
         let init = QueuePairInit {

@@ -2,7 +2,7 @@
 //! outcomes, and requests to kernels. Standard packets look the same with and without the dissector.
 
 use remora_verbs::kernel::{self, Get, HyperLogLog, Kernel, Lookup};
-use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
+use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, Verdict, WorkRequest};
 use remora_verbs::{
     Access, CompletionQueue, Device, EMPTY, Flags, FreeList, FreeListOptions, KernelOptions, MemoryRegion,
     Payload, ProtectionDomain, QpOptions, QueuePair, ReceiveRequest, Remote, Status, work,
@@ -86,9 +86,9 @@ const FIELDS: [&str; 48] = [
     "prism.redirected",
     "prism.result",
     "prism.request_in",
-    "chain.opcode",
-    "chain.count",
-    "chain.len",
+    "list.opcode",
+    "list.count",
+    "list.len",
     "bundle.opcode",
     "bundle.psn",
     "bundle.len",
@@ -161,7 +161,7 @@ struct How {
 }
 
 impl World {
-    fn run(&mut self, operation: Operation<'_>, how: How, outcome: Outcome) {
+    fn run(&mut self, operation: Operation<'_>, how: How, outcome: Verdict) {
         let result = !matches!(operation, Operation::Read { .. });
         let request = WorkRequest {
             id: 1,
@@ -229,16 +229,16 @@ fn allocations(world: &mut World) -> Vec<Fields> {
     let value = [world.memory.sge(16384, VALUE)];
     let data = Data::Local(Payload::Sges(&value));
     let redirected = How { redirect: Some(SCRATCH), ..How::default() };
-    world.run(Operation::Allocate { list, rkey, data }, redirected, Outcome::Done);
-    world.run(Operation::Allocate { list, rkey, data }, How::default(), Outcome::NoBuffer);
+    world.run(Operation::Allocate { list, rkey, data }, redirected, Verdict::Done);
+    world.run(Operation::Allocate { list, rkey, data }, How::default(), Verdict::NoBuffer);
     let long = [world.memory.sge(16384, SIZE as usize + 1)];
     world.run(
         Operation::Allocate { list, rkey, data: Data::Local(Payload::Sges(&long)) },
         How::default(),
-        Outcome::TooLong,
+        Verdict::TooLong,
     );
     world.list.post(0).unwrap();
-    world.run(Operation::Allocate { list, rkey, data }, How::default(), Outcome::Done);
+    world.run(Operation::Allocate { list, rkey, data }, How::default(), Verdict::Done);
 
     let first = |flags, more: &[Named<'_>]| {
         let mut more = more.to_vec();
@@ -267,13 +267,13 @@ fn reads_and_writes(world: &mut World) -> Vec<Fields> {
     world.memory.put(512, &buffer).unwrap();
     world.memory.put(520, &1500u64).unwrap();
     let from = Address::bounded(world.at(512));
-    world.run(Operation::Read { from, len: VALUE as u32, into: &into }, How::default(), Outcome::Done);
+    world.run(Operation::Read { from, len: VALUE as u32, into: &into }, How::default(), Verdict::Done);
     let redirected = How { redirect: Some(world.at(640).addr), ..How::default() };
     let from = Address::indirect(world.at(512));
-    world.run(Operation::Read { from, len: 24, into: &[] }, redirected, Outcome::Done);
+    world.run(Operation::Read { from, len: 24, into: &[] }, redirected, Verdict::Done);
     let source = world.at(648).addr;
     let data = Data::There { addr: source, len: 16 };
-    world.run(Operation::Write { to: from, data }, How::default(), Outcome::Done);
+    world.run(Operation::Write { to: from, data }, How::default(), Verdict::Done);
     vec![
         flagged(0x60, &[]),
         answer(0x1f, &[]),
@@ -308,17 +308,17 @@ fn atomics(world: &mut World) -> Vec<Fields> {
         compare: Operand::Immediate([1, 8, 2, 9]),
         swap_add: Operand::At(world.at(896).addr),
     };
-    world.run(Operation::CompareSwap { at, operands }, How::default(), Outcome::Done);
+    world.run(Operation::CompareSwap { at, operands }, How::default(), Verdict::Done);
     operands = Operands { size: 16, mode: Mode::Equal, ..operands };
     operands.compare = Operand::Immediate([1, 8, 0, 0]);
     operands.swap_add = Operand::Immediate([5, 6, 0, 0]);
-    world.run(Operation::CompareSwap { at, operands }, How::default(), Outcome::NotSwapped);
+    world.run(Operation::CompareSwap { at, operands }, How::default(), Verdict::NotSwapped);
     operands = Operands { size: 8, compare_mask: [1 << 31, 0, 0, 0], ..operands };
     (operands.swap_mask, operands.compare) = ([0; 4], Operand::default());
     operands.swap_add = Operand::Immediate([1, 0, 0, 0]);
     let conditional = How { conditional: true, ..How::default() };
-    world.run(Operation::FetchAdd { at, operands }, conditional, Outcome::Skipped);
-    world.run(Operation::FetchAdd { at, operands }, How::default(), Outcome::Done);
+    world.run(Operation::FetchAdd { at, operands }, conditional, Verdict::Skipped);
+    world.run(Operation::FetchAdd { at, operands }, How::default(), Verdict::Done);
     let add = [
         ("size", "8".into()),
         ("swap_at", "0".into()),
@@ -473,11 +473,11 @@ fn tshark_shows_each_operation_of_a_chain_and_what_came_of_it() {
     let (seen, list, buffer) = together(Some(20));
     let [asked, answered] = &seen[..] else { panic!("{seen:?}") };
     assert_eq!(
-        fields_of(asked, ["chain.opcode", "chain.count", "prism.flags", "prism.free_list", "prism.redirect"]),
+        fields_of(asked, ["list.opcode", "list.count", "prism.flags", "prism.free_list", "prism.redirect"]),
         ["0x0a,0x0a,0x0c", "3", "0x08,0x0e,0x08", &list.to_string(), &hex(SCRATCH)].map(str::to_owned),
     );
     assert_eq!(
-        fields_of(answered, ["chain.count", "chain.len", "prism.verdict", "prism.written", "prism.buffer"]),
+        fields_of(answered, ["list.count", "list.len", "prism.verdict", "prism.written", "prism.buffer"]),
         ["3", "8,8,20", "31,31,31", "20", &hex(buffer)].map(str::to_owned),
     );
     assert_eq!(answered["remora.prism.result"].len(), 40, "{answered:?}");

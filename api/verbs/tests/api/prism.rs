@@ -1,7 +1,7 @@
 //! PRISM by the API, over real ports: clients put and get values at a server whose program does nothing
 //! meanwhile.
 
-use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
+use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, Verdict, WorkRequest};
 use remora_verbs::{
     Access, CompletionQueue, Context, Device, EMPTY, Flags, FreeList, FreeListOptions, MemoryRegion, Payload,
     ProtectionDomain, QpOptions, QueuePair, Remote, Status, WorkCompletion,
@@ -87,7 +87,7 @@ impl Client {
 
     /// Puts a value into a slot, if the slot holds `old`. Returns the address of the buffer that is not in
     /// the slot afterwards, if any.
-    fn put(&mut self, server: &Server, slot: u64, old: u64, value: &[u8]) -> (Outcome, u64) {
+    fn put(&mut self, server: &Server, slot: u64, old: u64, value: &[u8]) -> (Verdict, u64) {
         self.party.memory.write(0, value).unwrap();
         let rkey = server.party.memory.rkey();
         let scratch = |at: u64| Address::direct(Remote { addr: SCRATCH + at, rkey });
@@ -124,7 +124,7 @@ impl Client {
         ]);
         assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
         let outcome = done[2].outcome;
-        let at = if outcome == Outcome::Done { SIZE as usize } else { SIZE as usize + 64 };
+        let at = if outcome == Verdict::Done { SIZE as usize } else { SIZE as usize + 64 };
         (outcome, self.party.memory.get::<u64>(at).unwrap())
     }
 
@@ -159,9 +159,9 @@ fn two_clients_put_and_get_at_a_server_that_sleeps_and_every_losing_put_gives_it
             let value: Vec<u8> =
                 (0..(round * 97 + 1) % u64::from(SIZE)).map(|at| (at ^ round) as u8).collect();
             let (outcome, before) = clients[winner].put(&server, 0, current, &value);
-            assert_eq!((outcome, before), (Outcome::Done, current));
+            assert_eq!((outcome, before), (Verdict::Done, current));
             let (outcome, mine) = clients[loser].put(&server, 0, current, b"too late");
-            assert_eq!(outcome, Outcome::NotSwapped);
+            assert_eq!(outcome, Verdict::NotSwapped);
             assert_eq!(clients[loser].get(&server, 0), value);
             // The buffer of the value that was replaced, and the buffer of the value that was not stored.
             for address in [before, mine].into_iter().filter(|address| *address != 0) {
@@ -210,7 +210,7 @@ fn prism_and_irn_are_agreed_on_one_beside_the_other() {
         let mut client = client(&server, &device, &both, &theirs);
         let agreement = client.pair.agreement().unwrap();
         assert_eq!((agreement.prism, agreement.irn.is_some()), (true, irn));
-        assert_eq!(client.put(&server, if irn { 0 } else { 16 }, 0, b"value").0, Outcome::Done);
+        assert_eq!(client.put(&server, if irn { 0 } else { 16 }, 0, b"value").0, Verdict::Done);
         assert_eq!(client.get(&server, 0), b"value");
     }
 }

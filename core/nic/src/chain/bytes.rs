@@ -5,7 +5,7 @@ use remora_memory::{Access, AccessError, Key, Mem, Span};
 use remora_transport::{Notice, Outcome, Status};
 use remora_wire::NakCode;
 
-use super::calculate::Calculation;
+use crate::calculation::Calculation;
 use crate::context::{List, WqeContext};
 use crate::gather;
 use crate::queue_pair::QueuePair;

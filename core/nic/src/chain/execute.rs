@@ -8,9 +8,9 @@ use remora_transport::{Instant, Notice, Outcome, Status};
 use remora_wire::prism::Verdict;
 
 use super::bytes::{bring_back, calculate, failure_status, notify, read_here, send_here, write_here};
-use super::calculate::Calculation;
 use super::control::Start;
 use super::start::may_start;
+use crate::calculation::Calculation;
 use crate::context::List;
 use crate::event::AsyncEvent;
 use crate::queue_pair::QueuePair;

@@ -2,7 +2,7 @@ use remora_memory::Bytes;
 use std::collections::VecDeque;
 
 use super::*;
-use crate::prism::Outcome;
+use crate::prism::Verdict;
 use crate::request::{CompletionKind, Status, WorkCompletion};
 
 fn ring(slots: u32) -> Ring {
@@ -20,7 +20,7 @@ fn cqe(qp: u32, id: u64) -> Cqe {
         qp_num: qp,
         src_qp: 0,
         grh: None,
-        outcome: Outcome::TooLong,
+        outcome: Verdict::TooLong,
     };
     Cqe { completion, solicited: false, wqe_index: 0, timestamp: 0 }
 }
@@ -198,7 +198,7 @@ fn a_thread_that_polls_meanwhile_sees_each_completion_whole_or_not_at_all() {
             if id == u64::MAX {
                 break;
             }
-            assert_eq!((kind, outcome), (CompletionKind::Write, Outcome::TooLong));
+            assert_eq!((kind, outcome), (CompletionKind::Write, Verdict::TooLong));
             assert_eq!((id >> 20) / 16, u64::from(qp_num), "whole");
             assert!(id > last, "in order");
             assert!(gone == 0 || qp_num % 2 == 0 || u64::from(qp_num) > gone, "{qp_num} was removed before");

@@ -25,7 +25,7 @@ use crate::shared::Shared;
 impl QueuePair {
     /// Returns true if a queue pair other than plain RC may have packets to send.
     #[inline(never)]
-    pub fn wants_turn_outlined(&self) -> bool {
+    pub fn wants_turn_beside_rc(&self) -> bool {
         let Some(irn) = self.machine.irn() else {
             let begins = self.state == State::Rts && self.send.has_work();
             if self.machine.is_loopback() {
@@ -50,11 +50,8 @@ impl QueuePair {
         if !self.may_receive() {
             return None;
         }
-        if self.cnp_due {
-            let sent = self.notify_peer(out, shared);
-            if let Some(sent) = self.unless_stopped(out, sent) {
-                return Some(sent);
-            }
+        if let Some(sent) = self.notify_if_due(out, shared) {
+            return Some(sent);
         }
         let irn = self.machine.irn()?;
         if !irn.requester.has_pending_ack() && !irn.responder.has_reply() {
@@ -115,7 +112,7 @@ impl QueuePair {
 }
 
 impl EmitRequest for reliable::Irn {
-    const CHAINS: bool = false;
+    const OPERATION_LISTS: bool = false;
 
     #[inline(always)]
     fn is_idle(_: &QueuePair) -> bool {

@@ -1,28 +1,28 @@
-//! Bundles: the requests of a chain are sent in one frame, and so are the responses. Chains of short
-//! operations are one packet (`chained.rs`), others are several packets in one frame. This module also sends
-//! single-packet PRISM requests that are not part of a chain.
+//! Bundles: the requests of an operation list are sent in one frame, and so are the responses. Operation
+//! lists of short operations are one packet (`operation_list.rs`), others are several packets in one frame.
+//! This module also sends single-packet PRISM requests that are not part of an operation list.
 //!
-//! A chain is one round trip, whose operations belong together (PRISM paper, §3.4). With one frame per
-//! packet, the frames would have different lengths, and on a port where each frame costs a system call this
-//! would take most of the chain's time. The RC state machines treat the parts as single packets, so order,
-//! loss and retransmission are unchanged.
+//! An operation list is one round trip, whose operations belong together (PRISM paper, §3.4). With one frame
+//! per packet, the frames would have different lengths, and on a port where each frame costs a system call
+//! this would take most of the operation list's time. The RC state machines treat the parts as single
+//! packets, so order, loss and retransmission are unchanged.
 //!
-//! On a network port (where frames are sealed with an ICRC), other requests between chains are added to the
-//! bundle, because the port sends trains of frames of equal length. On shared memory, frames are cheap, and
-//! only READs are delayed, until their pointers are in the cache.
+//! On a network port (where frames are sealed with an ICRC), other requests between operation lists are added
+//! to the bundle, because the port sends trains of frames of equal length. On shared memory, frames are
+//! cheap, and only READs are delayed, until their pointers are in the cache.
 
 use remora_memory::{Mem, Owner, Pd};
 use remora_transport::Instant;
 use remora_transport::rc::prism::KEPT;
-use remora_transport::rc::{Chained, Kind, Message, Part, Reply, ReplyKind, Requester};
+use remora_transport::rc::{Followers, Kind, Message, Part, Reply, ReplyKind, Requester};
 use remora_wire::frame::Egress;
 use remora_wire::prism::bundle::{self, HEAD};
-use remora_wire::prism::chain;
+use remora_wire::prism::operation_list;
 use remora_wire::{Extensions, Opcode, Qpn, aeth, atomic_ack, bth, packet};
 
 use super::NextRequest;
-use super::chained::{chain_bth, put_operation};
 use super::egress::{kept_bth, kept_value};
+use super::operation_list::{operation_list_bth, put_operation};
 use super::packet::{RequestPacket, shape};
 use crate::context::WqeContext;
 use crate::emit::{Sent, emit_outlined};
@@ -100,13 +100,13 @@ struct Load {
     /// Size in bytes as a bundle.
     bundle: usize,
     /// Size in bytes as one packet, and maximum size of the response; `None` if a response may be too long.
-    chain: usize,
+    list: usize,
     answers: Option<usize>,
 }
 
 impl Load {
     fn new(mtu: usize) -> Load {
-        Load { mtu, bundle: 0, chain: 0, answers: Some(0) }
+        Load { mtu, bundle: 0, list: 0, answers: Some(0) }
     }
 
     /// Adds a message. Returns false if it does not fit.
@@ -123,13 +123,13 @@ impl Load {
             return false;
         }
         self.bundle = bundle;
-        self.chain += chain::len_of(opcode, before + len as usize);
+        self.list += operation_list::len_of(opcode, before + len as usize);
         self.answers = self.answers.zip(answer).map(|(all, one)| all + one);
         true
     }
 
     /// Returns true if all operations are short enough to form one packet.
-    fn is_chain(&self) -> bool {
+    fn is_operation_list(&self) -> bool {
         self.answers.is_some_and(|len| len <= KEPT)
     }
 }
@@ -148,18 +148,18 @@ pub(crate) fn request_bundle(
     let Some(Connection { path, requester, .. }) = qp.machine.rc_mut() else { return NextRequest::Plain };
     let local = LocalMemory { mem, pd, ring };
     let mut load = Load::new(mtu);
-    let chained =
-        requester.chained(now, MOST - 1, out.seals(path.address_path.peer), |message| load.takes(message));
-    let count = match chained {
-        Chained::No => return NextRequest::Plain,
-        Chained::Waits => return NextRequest::Waits,
-        Chained::With(others) => others + 1,
+    let followers =
+        requester.followers(now, MOST - 1, out.seals(path.address_path.peer), |message| load.takes(message));
+    let count = match followers {
+        Followers::Plain => return NextRequest::Plain,
+        Followers::Wait => return NextRequest::Waits,
+        Followers::Count(others) => others + 1,
     };
     let Some(first) = requester.part(0) else { return NextRequest::Plain };
     let (remote, counters) = (path.remote, &mut shared.counters);
-    let sent = if count > 1 && load.is_chain() {
-        let head = chain_bth(count, remote, first.psn);
-        let (none, len) = (Extensions::default(), load.chain as u32);
+    let sent = if count > 1 && load.is_operation_list() {
+        let head = operation_list_bth(count, remote, first.psn);
+        let (none, len) = (Extensions::default(), load.list as u32);
         emit_outlined(&mut path.address_path, out, counters, &head, &none, len, &mut |out| {
             put_all(requester, count, out, |out, part| put_operation(out, part.message, local))
         })
@@ -257,7 +257,7 @@ fn answer_len(kind: &ReplyKind) -> usize {
         ReplyKind::Memory { len, .. } => len_of(Opcode::RC_RDMA_READ_RESPONSE_ONLY, *len as usize),
         ReplyKind::Wide(size) => len_of(Opcode::RC_ATOMIC_ACKNOWLEDGE, usize::from(*size) - 8),
         ReplyKind::Snapshot(len) => len_of(Opcode::RC_RDMA_READ_RESPONSE_ONLY, usize::from(*len)),
-        ReplyKind::Chain { len, .. } => len_of(Opcode::CHAIN_ANSWER, usize::from(*len)),
+        ReplyKind::OperationList { len, .. } => len_of(Opcode::OPERATION_LIST_ANSWER, usize::from(*len)),
         _ => len_of(Opcode::RC_ATOMIC_ACKNOWLEDGE, 0),
     }
 }

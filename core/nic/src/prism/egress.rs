@@ -73,11 +73,11 @@ pub(crate) fn emit_kept(
     })
 }
 
-/// Returns the BTH of a short response with `len` bytes of payload. The response to a chain carries the
-/// number of PSNs that it covers.
+/// Returns the BTH of a short response with `len` bytes of payload. The response to an operation list carries
+/// the number of PSNs that it covers.
 #[inline]
 pub(super) fn kept_bth(reply: &Reply, remote: Qpn, len: usize) -> bth::Repr {
-    let resv7 = if let ReplyKind::Chain { count, .. } = reply.kind { count } else { 0 };
+    let resv7 = if let ReplyKind::OperationList { count, .. } = reply.kind { count } else { 0 };
     bth::Repr { pad: packet::pad_for(len), resv7, ..bth::Repr::new(reply.opcode, remote, reply.psn) }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn kept_value<'k>(kind: &ReplyKind, kept: &'k [u8]) -> (Option<u64>, 
     match *kind {
         // The most significant 8 bytes are at the position of an ordinary atomic's value.
         ReplyKind::Wide(size) => (Some(number(&kept[..8])[0]), &kept[8..usize::from(size)]),
-        ReplyKind::Snapshot(len) | ReplyKind::Chain { len, .. } => (None, &kept[..usize::from(len)]),
+        ReplyKind::Snapshot(len) | ReplyKind::OperationList { len, .. } => (None, &kept[..usize::from(len)]),
         ReplyKind::Value(original) => (Some(original), &[]),
         _ => (None, &[]),
     }

@@ -4,7 +4,7 @@ use remora_transport::rc::prism::{Extended, Verb};
 use remora_transport::rc::{Kind, Message, Part};
 use remora_wire::prism::Flags;
 use remora_wire::prism::addresses::Repr as Addresses;
-use remora_wire::prism::chain::Target;
+use remora_wire::prism::operation_list::Target;
 use remora_wire::{Opcode, Qpn, atomic_eth, bth, packet, reth};
 
 use super::egress::addresses;

@@ -77,7 +77,9 @@ impl QueuePair {
         self.cnp_due |= self.machine.path().is_some() && self.marks.marked(now, &shared.congestion.dcqcn);
     }
 
-    /// Sends a CNP if one is due: the only packet with which an unreliable queue pair answers.
+    /// Sends a CNP if one is due, before any other packet of the queue pair. Always inlined: usually none is
+    /// due, and only the comparison remains in the caller.
+    #[inline(always)]
     pub fn notify_if_due(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
         if !self.cnp_due || !self.may_receive() {
             return None;
@@ -86,8 +88,8 @@ impl QueuePair {
         self.unless_stopped(out, sent)
     }
 
-    /// Where a packet's transmit queue is stopped, notes that: packets of other queues may leave. Inlined
-    /// always: for most ports no code is left of it.
+    /// Records a stopped transmit queue and returns `None` for its packet, because packets of other queues
+    /// can still be sent. Always inlined, because most ports have no such queues and the code disappears.
     #[inline(always)]
     pub fn unless_stopped(&mut self, out: &impl Egress, sent: Option<Sent>) -> Option<Sent> {
         if out.has_space_per_queue()

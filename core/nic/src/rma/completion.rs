@@ -68,7 +68,7 @@ impl Completion {
             qp_num: 0,
             src_qp: ended.total_delay.min(u64::from(u32::MAX)) as u32,
             grh: None,
-            outcome: prism::Outcome::Done,
+            outcome: prism::Verdict::Done,
         };
         Cqe { completion, solicited: false, wqe_index: ended.issue_delay, timestamp: 0 }
     }

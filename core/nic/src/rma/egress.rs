@@ -6,7 +6,7 @@ use remora_transport::Instant;
 use remora_transport::rma::{DataPiece, Party, Response, Status};
 use remora_wire::frame::{Class, Egress, Route};
 use remora_wire::rma::{
-    Body, Chain, DSCP, Kind, MAX_AAD, Message, Nonce, TAG_LEN, completion, header, request, solicit,
+    Body, DSCP, Kind, MAX_AAD, Message, Nonce, TAG_LEN, TagSequence, completion, header, request, solicit,
 };
 
 use super::cipher::KEY_LEN;
@@ -37,7 +37,7 @@ struct Outgoing<'a> {
     to: &'a Destination,
     header: header::Repr,
     body: Body,
-    chain: &'a Chain,
+    tags: &'a TagSequence,
     key: &'a [u8; KEY_LEN],
 }
 
@@ -100,11 +100,11 @@ impl Rma {
     /// have their turns first.
     fn send_refusal(&mut self, out: &mut dyn Egress, shared: &mut Shared) -> Option<bool> {
         let key = std::mem::take(&mut self.refusals.front_mut()?.key);
-        let Refusal { to, header, body, chain, .. } = self.refusals.pop_front()?;
-        let outgoing = Outgoing { to: &to, header, body, chain: &chain, key: &key };
+        let Refusal { to, header, body, tags, .. } = self.refusals.pop_front()?;
+        let outgoing = Outgoing { to: &to, header, body, tags: &tags, key: &key };
         let left = self.send(&outgoing, out, shared);
         if left == Left::Blocked {
-            self.refusals.push_back(Refusal { to, header, body, chain, key });
+            self.refusals.push_back(Refusal { to, header, body, tags, key });
         }
         Some(left != Left::Blocked)
     }
@@ -119,7 +119,7 @@ impl Rma {
     ) -> Option<bool> {
         let (slot, response) = self.responder.plan(shared.mtu)?;
         let served = self.responder.served(slot)?;
-        let (context, request, chain) = (served.context, *served.request(), served.chain());
+        let (context, request, tags) = (served.context, *served.request(), served.tags());
         let plain = header::Repr {
             kind: Kind::Nack,
             class: request.class,
@@ -151,7 +151,7 @@ impl Rma {
             Response::Nack => (plain, Body::None),
             Response::Solicit => return None,
         };
-        let outgoing = Outgoing { to: &context.to, header, body, chain: &chain, key: &context.key };
+        let outgoing = Outgoing { to: &context.to, header, body, tags: &tags, key: &context.key };
         match self.send(&outgoing, out, shared) {
             Left::Yes(_) => self.responder.sent(slot, response),
             Left::Blocked => {
@@ -187,7 +187,7 @@ impl Rma {
         shared: &mut Shared,
     ) -> Option<bool> {
         let answer = self.requester.plan(shared.mtu)?;
-        let DataPiece { slot, server_slot, offset, len, chain } = answer;
+        let DataPiece { slot, server_slot, offset, len, tags } = answer;
         let command = self.commands[usize::from(slot)].clone()?;
         let pd = self.portals.owner(slot).map(|portal| portal.pd);
         let span = pd.and_then(|pd| self.local(mem, pd, &command, offset, len));
@@ -214,7 +214,7 @@ impl Rma {
             nonce: Nonce::default(),
         };
         let to = Destination { endpoint: command.server, origin: None };
-        let outgoing = Outgoing { to: &to, header, body: Body::None, chain: &chain, key: &command.key };
+        let outgoing = Outgoing { to: &to, header, body: Body::None, tags: &tags, key: &command.key };
         match self.send(&outgoing, out, shared) {
             Left::Yes(nonce) => self.requester.answered(&answer, nonce),
             Left::Blocked => {
@@ -259,13 +259,13 @@ impl Rma {
             max_payload: shared.mtu.min(u32::from(u16::MAX)) as u16,
         });
         let to = Destination { endpoint: command.server, origin: None };
-        let outgoing = Outgoing { to: &to, header, body, chain: &Chain::EMPTY, key: &command.key };
+        let outgoing = Outgoing { to: &to, header, body, tags: &TagSequence::EMPTY, key: &command.key };
         Some(self.send(&outgoing, out, shared))
     }
 
     fn send_solicit(&mut self, slot: u16, out: &mut dyn Egress, shared: &mut Shared) -> Option<Left> {
         let served = self.responder.served(slot)?;
-        let (context, request, chain) = (served.context, *served.request(), served.chain());
+        let (context, request, tags) = (served.context, *served.request(), served.tags());
         let header = header::Repr {
             kind: Kind::Solicit,
             class: request.class,
@@ -280,14 +280,14 @@ impl Rma {
             max_payload: shared.mtu.min(u32::from(u16::MAX)) as u16,
             timeout: self.responder.timeout(slot) as u32,
         });
-        let outgoing = Outgoing { to: &context.to, header, body, chain: &chain, key: &context.key };
+        let outgoing = Outgoing { to: &context.to, header, body, tags: &tags, key: &context.key };
         Some(self.send(&outgoing, out, shared))
     }
 
     /// Seals a message whose payload is in the buffer, and writes it into a frame. Without a route to the
     /// destination, the message is lost.
     fn send(&mut self, outgoing: &Outgoing<'_>, out: &mut dyn Egress, shared: &mut Shared) -> Left {
-        let Outgoing { to, header, body, chain, key } = outgoing;
+        let Outgoing { to, header, body, tags, key } = outgoing;
         let len = Message::len(header, body);
         let is_ipv4 = shared.endpoint.address.is_ipv4() && to.endpoint.address.is_ipv4();
         let Some(peer) = out.peer_of(&to.endpoint, to.origin) else {
@@ -309,7 +309,7 @@ impl Rma {
         let mut private = [0; header::LEN + request::LEN];
         let clear = Message::emit_clear(&header, body, &mut private);
         let mut aad = [0; MAX_AAD];
-        let aad = chain.aad(&private[..clear], &mut aad);
+        let aad = tags.aad(&private[..clear], &mut aad);
         let text = &mut self.buffer[..len - clear - TAG_LEN];
         let place = self.keys.place(key);
         let tag = self.keys.cipher().seal(place, &header.nonce.bytes(), aad, text);

@@ -8,7 +8,7 @@ use remora_memory::{Access, Mem};
 use remora_transport::Instant;
 use remora_transport::rma::{Accepted, Request, Status};
 use remora_wire::frame::{Endpoint, Origin};
-use remora_wire::rma::{Body, Chain, Kind, MAX_AAD, Message, TAG_LEN, completion, header, request};
+use remora_wire::rma::{Body, Kind, MAX_AAD, Message, TAG_LEN, TagSequence, completion, header, request};
 
 use super::cipher::KEY_LEN;
 use super::regions::Snapshot;
@@ -43,16 +43,16 @@ impl Rma {
         }
     }
 
-    /// Returns true if the message has a valid tag for this key and chain. The plaintext is then in the
-    /// buffer.
-    fn opens(&mut self, key: &[u8; KEY_LEN], chain: &Chain, message: &Message<'_>) -> bool {
+    /// Returns true if the message has a valid tag for this key and tag sequence. The plaintext is then in
+    /// the buffer.
+    fn opens(&mut self, key: &[u8; KEY_LEN], tags: &TagSequence, message: &Message<'_>) -> bool {
         let place = self.keys.place(key);
-        self.opens_at(place, chain, message)
+        self.opens_at(place, tags, message)
     }
 
-    fn opens_at(&mut self, place: usize, chain: &Chain, message: &Message<'_>) -> bool {
+    fn opens_at(&mut self, place: usize, tags: &TagSequence, message: &Message<'_>) -> bool {
         let mut aad = [0; MAX_AAD];
-        let aad = chain.aad(message.clear, &mut aad);
+        let aad = tags.aad(message.clear, &mut aad);
         // The text is copied once: if the frame is shared memory, its sender may change it at any time.
         let text = &mut self.buffer[..message.sealed.len()];
         text.copy_from_slice(message.sealed);
@@ -84,7 +84,7 @@ impl Rma {
             kind: header.kind,
         };
         let key = self.keys.derive(header.region, epoch, region_key.bytes(), &identity);
-        let authentic = self.opens(&key, &Chain::EMPTY, message);
+        let authentic = self.opens(&key, &TagSequence::EMPTY, message);
         let Some(region) = found.filter(|_| authentic) else {
             shared.counters.rma_bad_requests += 1;
             self.fail_request(now, header, to, super::RESERVED_KEY, shared);
@@ -153,9 +153,9 @@ impl Rma {
             shared.counters.rma_refusals_dropped += 1;
             return;
         }
-        let chain = Chain::new(header.nonce);
+        let tags = TagSequence::new(header.nonce);
         let header = header::Repr { kind, offset: 0, length: 0, ..*header };
-        self.refusals.push_back(Refusal { to, header, body, chain, key });
+        self.refusals.push_back(Refusal { to, header, body, tags, key });
     }
 
     /// Processes data of a local read command.
@@ -163,12 +163,12 @@ impl Rma {
         let header = &message.header;
         let (slot, offset, len) = (header.slot, header.offset, header.length);
         let expected = self.requester.expects(slot, Kind::Data);
-        let Some((_, chain)) = expected.filter(|_| self.requester.awaits(slot, offset, len)) else {
+        let Some((_, tags)) = expected.filter(|_| self.requester.awaits(slot, offset, len)) else {
             shared.counters.rma_unexpected += 1;
             return;
         };
         let Some(command) = self.commands[usize::from(slot)].clone() else { return };
-        if !self.opens(&command.key, &chain, message) {
+        if !self.opens(&command.key, &tags, message) {
             shared.counters.rma_bad_responses += 1;
             return;
         }
@@ -198,17 +198,17 @@ impl Rma {
         shared: &mut Shared,
     ) {
         let slot = message.header.slot;
-        let Some((_, chain)) = self.requester.expects(slot, kind) else {
+        let Some((_, tags)) = self.requester.expects(slot, kind) else {
             shared.counters.rma_unexpected += 1;
             return;
         };
         let Some(command) = &self.commands[usize::from(slot)] else { return };
         let (key, server) = (command.key, command.server);
-        let authentic = self.opens(&key, &chain, message);
+        let authentic = self.opens(&key, &tags, message);
         let may_be_reserved = kind == Kind::AuthenticationFailure && source == server;
         let anyone = !authentic && may_be_reserved && {
             let reserved = self.keys.reserved();
-            self.opens_at(reserved, &chain, message)
+            self.opens_at(reserved, &tags, message)
         };
         if !authentic && !anyone {
             shared.counters.rma_bad_responses += 1;
@@ -248,8 +248,8 @@ impl Rma {
             shared.counters.rma_unexpected += 1;
             return;
         };
-        let (context, chain, request) = (served.context, served.chain(), *served.request());
-        if !self.opens(&context.key, &chain, message) {
+        let (context, tags, request) = (served.context, served.tags(), *served.request());
+        if !self.opens(&context.key, &tags, message) {
             shared.counters.rma_bad_responses += 1;
             return;
         }

@@ -18,8 +18,8 @@ pub mod strom;
 pub use allowed::Allowed;
 pub use message::{Kind, Message, Retired};
 pub(crate) use requester::headers;
-pub use requester::{Chained, Part, Plan, Reaction, Requester};
-pub use responder::{ChainOutcome, Reply, ReplyKind, Responder, count};
+pub use requester::{Followers, Part, Plan, Reaction, Requester};
+pub use responder::{OperationListOutcome, Reply, ReplyKind, Responder, count};
 
 use remora_wire::Psn;
 

@@ -6,7 +6,7 @@
 
 use super::{Allowed, Seq, packets};
 use remora_wire::packet::View;
-use remora_wire::prism::chain::{self, Target};
+use remora_wire::prism::operation_list::{self, Target};
 use remora_wire::prism::{Flags, SCRATCH, Verdict, addresses, operands};
 use remora_wire::{Extensions, NakCode, Opcode, Operation, atomic_eth, reth};
 
@@ -17,8 +17,8 @@ pub const COPY_MAX: u32 = 64 << 10;
 /// Maximum length of a READ whose bytes are read at once, so that the result is atomic.
 pub const SNAPSHOT: u32 = 32;
 
-/// Maximum total length of the answers to a chain in one packet. The answers are kept until the peer can no
-/// longer repeat the chain.
+/// Maximum total length of the answers to an operation list in one packet. The answers are kept until the
+/// peer can no longer repeat the operation list.
 pub const KEPT: usize = 128;
 
 /// The base verb of a PRISM operation.
@@ -126,17 +126,17 @@ impl Extended {
         if self.asks() || stands_there { 0 } else { len }
     }
 
-    /// Returns the maximum length of the answer in a chain's answer packet, or `None` if it may be too long
-    /// for one.
+    /// Returns the maximum length of the answer in an operation list's answer packet, or `None` if it may be
+    /// too long for one.
     pub fn answer_len(&self, len: u32) -> Option<usize> {
         let redirects = self.flags().has(Flags::REDIRECT);
         match self.verb() {
-            Verb::Read if !redirects => (len <= SNAPSHOT).then(|| chain::answer_len(len as usize)),
+            Verb::Read if !redirects => (len <= SNAPSHOT).then(|| operation_list::answer_len(len as usize)),
             Verb::CompareSwap | Verb::FetchAdd if !redirects => {
                 let swaps = self.verb() == Verb::CompareSwap;
-                Some(chain::answer_len(operands::size_at_most(swaps, len as usize)))
+                Some(operation_list::answer_len(operands::size_at_most(swaps, len as usize)))
             }
-            _ => Some(chain::answer_len(8)),
+            _ => Some(operation_list::answer_len(8)),
         }
     }
 
@@ -360,7 +360,7 @@ fn fits(request: &Request, payload: u32, mtu: u32) -> bool {
     }
 }
 
-/// The access rights and the MTU against which the operations of a chain are checked.
+/// The access rights and the MTU against which the operations of a list are checked.
 #[derive(Copy, Clone, Debug)]
 pub struct Rules {
     pub(super) allowed: Allowed,
@@ -371,13 +371,16 @@ pub struct Rules {
 type Behind<'a> = (addresses::Repr, &'a [u8]);
 
 impl Rules {
-    /// Validates one operation of a chain that arrived as one packet. Also returns its addresses and the
-    /// bytes after them.
+    /// Validates one operation of an operation list that arrived as one packet. Also returns its addresses
+    /// and the bytes after them.
     ///
     /// # Errors
     /// The code of the NAK to send.
     #[inline(always)]
-    pub fn judge<'a>(&self, operation: &chain::Operation<'a>) -> Result<(Request, Behind<'a>), NakCode> {
+    pub fn judge<'a>(
+        &self,
+        operation: &operation_list::Operation<'a>,
+    ) -> Result<(Request, Behind<'a>), NakCode> {
         let (opcode, flags) = (operation.opcode, operation.flags);
         let behind = addresses::Repr::split(opcode, flags, operation.bytes);
         let behind = behind.map_err(|_| NakCode::INVALID_REQUEST)?;
@@ -466,24 +469,24 @@ pub(super) fn parse_response(
     (here <= left.min(mtu)).then_some(ParsedResponse::End { offset, len: offset + here, verdict })
 }
 
-/// The result of one operation of a chain.
+/// The result of one operation of an operation list.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum ChainResult<'a> {
+pub enum ListedResult<'a> {
     /// A number in network byte order: its most significant 8 bytes, and the remaining bytes.
     Number(u64, &'a [u8]),
     /// Data returned by a READ.
     Bytes(&'a [u8]),
 }
 
-/// Parses the result of an operation of `len` bytes from its part of a chain's answer. Returns `None` if it
-/// does not match the operation.
+/// Parses the result of an operation of `len` bytes from its part of an operation list's answer. Returns
+/// `None` if it does not match the operation.
 #[inline(always)]
-pub(super) fn chain_result<'a>(extended: &Extended, len: u32, bytes: &'a [u8]) -> Option<ChainResult<'a>> {
+pub(super) fn listed_result<'a>(extended: &Extended, len: u32, bytes: &'a [u8]) -> Option<ListedResult<'a>> {
     if extended.asks() && !extended.flags().has(Flags::REDIRECT) {
-        return (bytes.len() <= len as usize).then_some(ChainResult::Bytes(bytes));
+        return (bytes.len() <= len as usize).then_some(ListedResult::Bytes(bytes));
     }
     let (head, rest) = bytes.split_first_chunk()?;
-    Some(ChainResult::Number(u64::from_be_bytes(*head), rest))
+    Some(ListedResult::Number(u64::from_be_bytes(*head), rest))
 }
 
 /// Returns true if the packet belongs to a PRISM operation. A READ of scratch memory counts as one even

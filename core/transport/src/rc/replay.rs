@@ -15,8 +15,8 @@ pub(super) enum Source {
     Wide { size: u8 },
     /// The bytes of a short READ, stored in `Replay::kept`.
     Snapshot { len: u8 },
-    /// The answers to all operations of a chain, stored in `Replay::kept`.
-    Chain { len: u8 },
+    /// The answers to all operations of a list, stored in `Replay::kept`.
+    OperationList { len: u8 },
 }
 
 /// A request that is answered with data.
@@ -248,18 +248,18 @@ impl Replay {
     }
 
     /// Repeats the answer to a PRISM operation from `seq` on, unless it remains to be sent anyway. The
-    /// pointer is not dereferenced anew, so an answer never mixes two targets. The answer to a chain is one
-    /// packet, whichever of its operations is repeated.
+    /// pointer is not dereferenced anew, so an answer never mixes two targets. The answer to an operation
+    /// list is one packet, whichever of its operations is repeated.
     pub fn again_from(&mut self, seq: Seq, until: impl Fn(&Entry) -> Seq) {
         for number in self.oldest()..self.tail {
             let slot = self.slot(number);
             let Some(entry) = &mut self.ring[slot] else { continue };
-            let chain = matches!(entry.source, Source::Chain { .. });
+            let is_list = matches!(entry.source, Source::OperationList { .. });
             let end = until(entry);
-            if seq < entry.first || seq >= if chain { entry.end } else { end } {
+            if seq < entry.first || seq >= if is_list { entry.end } else { end } {
                 continue;
             }
-            let seq = if chain { entry.first } else { seq };
+            let seq = if is_list { entry.first } else { seq };
             if number < self.pending || entry.next > seq {
                 (entry.from, entry.next, entry.until) = (seq, seq, end);
                 self.pending = self.pending.min(number);

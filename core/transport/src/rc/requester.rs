@@ -5,9 +5,9 @@
 //! state, so a plan may be dropped. `sent` confirms the transmission.
 
 mod ack_timer;
-mod chained;
 mod check;
 mod delayed_ack;
+mod operation_list;
 
 use super::ending::refusal_status;
 use super::go_back_n::Sender;
@@ -21,7 +21,7 @@ use remora_wire::{Extensions, NakCode, Opcode, Psn, packet};
 use remora_wire::{aeth, atomic_eth, ieth, immdt, reth};
 use std::collections::VecDeque;
 
-pub use chained::{Chained, Part};
+pub use operation_list::{Followers, Part};
 
 /// The next request packet without its payload.
 #[derive(Copy, Clone, Debug)]
@@ -181,8 +181,7 @@ impl<D: Copy> Requester<D> {
     pub fn submit(&mut self, message: Message<D>) {
         debug_assert!(self.has_capacity(), "the caller checks the capacity before it submits");
         let packets = message.kind.packets(message.len, self.messages.parameters.mtu);
-        let end = self.messages.write_seq + u64::from(packets);
-        self.messages.append(message, end, self.sender.snd_nxt);
+        self.messages.append(message, packets, self.sender.snd_nxt);
     }
 
     /// Enables PRISM, because the peer agreed on it: allocates memory for the results of operations.

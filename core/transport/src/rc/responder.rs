@@ -4,8 +4,8 @@
 //! `receive` returns an [`Action`]; the NIC executes it and calls `conclude` with the outcome. `plan`
 //! returns the next response as a [`Reply`] without changing state, and `sent` confirms its transmission.
 
-mod chained;
 mod check;
+mod operation_list;
 
 use super::ending::count_refusal;
 use super::go_back_n::{Arrival, Receiver};
@@ -14,7 +14,7 @@ use super::{Allowed, Parameters, Seq, extend, packets, prism, psn, start, strom}
 use crate::{Action, Atomic, Counters, Notice, Outcome};
 use remora_wire::{NakCode, Opcode, Operation, Psn, Syndrome, aeth, packet};
 
-pub use chained::ChainOutcome;
+pub use operation_list::OperationListOutcome;
 
 /// The next response packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -43,8 +43,8 @@ pub enum ReplyKind {
     Wide(u8),
     /// This many bytes of a short READ; `Responder::kept` returns them.
     Snapshot(u8),
-    /// The answers to a chain; `Responder::kept` returns them.
-    Chain {
+    /// The answers to an operation list; `Responder::kept` returns them.
+    OperationList {
         /// Length of the answers in bytes.
         len: u8,
         /// Number of PSNs that the answers cover.
@@ -65,7 +65,7 @@ impl ReplyKind {
     /// Returns true if `Responder::kept` returns the payload.
     #[inline]
     pub fn is_kept(&self) -> bool {
-        matches!(self, ReplyKind::Wide(_) | ReplyKind::Snapshot(_) | ReplyKind::Chain { .. })
+        matches!(self, ReplyKind::Wide(_) | ReplyKind::Snapshot(_) | ReplyKind::OperationList { .. })
     }
 
     /// Returns true if the payload answers a READ.
@@ -532,7 +532,7 @@ impl Responder {
                         && skipped + u64::from(reth.dma_len) <= u64::from(len)
                 }
                 Source::Snapshot { len } => prism::is_scratch(reth.va) && reth.dma_len == u32::from(len),
-                Source::Value(_) | Source::Wide { .. } | Source::Chain { .. } => false,
+                Source::Value(_) | Source::Wide { .. } | Source::OperationList { .. } => false,
             });
         } else if packet.atomic().is_some() {
             self.replay.again(seq, seq + 1, |entry| matches!(entry.source, Source::Value(_)));
@@ -548,7 +548,7 @@ impl Responder {
         for (entry, kept) in self.replay.waiting() {
             let reply = self.data(entry);
             let suits = match reply.opcode {
-                Opcode::RC_ATOMIC_ACKNOWLEDGE | Opcode::CHAIN_ANSWER => true,
+                Opcode::RC_ATOMIC_ACKNOWLEDGE | Opcode::OPERATION_LIST_ANSWER => true,
                 Opcode::RC_RDMA_READ_RESPONSE_ONLY => mixed || matches!(reply.kind, ReplyKind::Snapshot(_)),
                 _ => false,
             };
@@ -618,7 +618,7 @@ impl Responder {
                 let kind = ReplyKind::Snapshot(len);
                 return Reply { opcode: Opcode::RC_RDMA_READ_RESPONSE_ONLY, ..value(kind) };
             }
-            Source::Chain { len } => return chained::reply(entry, len),
+            Source::OperationList { len } => return operation_list::reply(entry, len),
         };
         let offset = (entry.next - entry.first) as u32 * self.mtu;
         let (first, last) = (entry.next == entry.from, entry.next + 1 == entry.until);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use remora_wire::frame::{Address, Endpoint};
-use remora_wire::rma::{Chain, Class, Kind, MAX_OPERATION, Nonce};
+use remora_wire::rma::{Class, Kind, MAX_OPERATION, Nonce, TagSequence};
 
 use super::deadlines::Deadlines;
 use super::round_trips::RoundTrips;
@@ -62,7 +62,7 @@ pub struct DataPiece {
     /// Length of the piece in bytes.
     pub len: u32,
     /// Nonces of hops 1 and 2.
-    pub chain: Chain,
+    pub tags: TagSequence,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ struct Slot {
     debit: u32,
     issued: Instant,
     entered: Instant,
-    chain: Chain,
+    tags: TagSequence,
     arrivals: Arrivals,
     server_slot: u16,
     max_payload: u32,
@@ -101,7 +101,7 @@ const FREE: Slot = Slot {
     debit: 0,
     issued: Instant(0),
     entered: Instant(0),
-    chain: Chain::EMPTY,
+    tags: TagSequence::EMPTY,
     arrivals: Arrivals::NONE,
     server_slot: 0,
     max_payload: 0,
@@ -172,13 +172,13 @@ impl Requester {
     pub fn sent(&mut self, now: Instant, slot: u16, nonce: Nonce) {
         let Some(place) = self.slots.get_mut(usize::from(slot)) else { return };
         debug_assert_eq!(place.phase, Phase::Waiting, "a request is sent once");
-        (place.phase, place.entered, place.chain) = (Phase::Sent, now, Chain::new(nonce));
+        (place.phase, place.entered, place.tags) = (Phase::Sent, now, TagSequence::new(nonce));
         self.deadlines.set(slot, now.after(self.trips.timeout(place.command.server)));
     }
 
     /// Returns the command of a slot and the nonces that authenticate an answer of this kind, or `None` if
     /// no such answer is expected.
-    pub fn expects(&self, slot: u16, kind: Kind) -> Option<(Command, Chain)> {
+    pub fn expects(&self, slot: u16, kind: Kind) -> Option<(Command, TagSequence)> {
         let place = self.slots.get(usize::from(slot))?;
         let read = place.command.kind == Kind::Read;
         let fits = match (place.phase, kind) {
@@ -188,12 +188,12 @@ impl Requester {
             (Phase::Sent | Phase::Answering(_) | Phase::Answered, Kind::AuthenticationFailure) => true,
             _ => false,
         };
-        let chain = match (place.phase, kind) {
-            (_, Kind::AuthenticationFailure) => place.chain.request(),
-            (Phase::Answered, _) => place.chain.then(place.answered),
-            _ => place.chain,
+        let tags = match (place.phase, kind) {
+            (_, Kind::AuthenticationFailure) => place.tags.request(),
+            (Phase::Answered, _) => place.tags.then(place.answered),
+            _ => place.tags,
         };
-        fits.then_some((place.command, chain))
+        fits.then_some((place.command, tags))
     }
 
     /// Returns true if this piece of a read was requested and has not arrived before.
@@ -285,7 +285,7 @@ impl Requester {
         }
         self.trips.measured(place.command.server, now.since(place.entered));
         place.phase = Phase::Answering(0);
-        place.chain = place.chain.then(nonce);
+        place.tags = place.tags.then(nonce);
         (place.server_slot, place.max_payload) = (server_slot, max_payload.max(remora_wire::rma::UNIT));
         let wait = timeout.min(self.settings.max_server_timeout).saturating_add(self.settings.guard);
         self.deadlines.set(slot, now.after(wait));
@@ -299,7 +299,7 @@ impl Requester {
         let Phase::Answering(offset) = place.phase else { return None };
         let most = place.max_payload.min(max_payload) / remora_wire::rma::UNIT * remora_wire::rma::UNIT;
         let len = (place.command.size - offset).min(most.max(remora_wire::rma::UNIT));
-        Some(DataPiece { slot, server_slot: place.server_slot, offset, len, chain: place.chain })
+        Some(DataPiece { slot, server_slot: place.server_slot, offset, len, tags: place.tags })
     }
 
     /// Records that the planned piece was sent with this nonce.

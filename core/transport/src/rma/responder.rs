@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use remora_wire::frame::Endpoint;
-use remora_wire::rma::{Chain, Class, Kind, Nonce, UNIT};
+use remora_wire::rma::{Class, Kind, Nonce, TagSequence, UNIT};
 
 use super::deadlines::Deadlines;
 use super::round_trips::RoundTrips;
@@ -74,7 +74,7 @@ enum Phase {
 pub struct Served<C> {
     phase: Phase,
     request: Request,
-    chain: Chain,
+    tags: TagSequence,
     arrivals: Arrivals,
     /// Exclusive or of the nonces of hop 3.
     received: Nonce,
@@ -97,10 +97,10 @@ impl<C> Served<C> {
     }
 
     /// Returns the nonces that authenticate the next message.
-    pub fn chain(&self) -> Chain {
+    pub fn tags(&self) -> TagSequence {
         match self.phase {
-            Phase::Completing => self.chain.then(self.received),
-            _ => self.chain,
+            Phase::Completing => self.tags.then(self.received),
+            _ => self.tags,
         }
     }
 }
@@ -134,7 +134,7 @@ impl<C: Copy + Default> Responder<C> {
         let free = Served {
             phase: Phase::Free,
             request,
-            chain: Chain::EMPTY,
+            tags: TagSequence::EMPTY,
             arrivals: Arrivals::NONE,
             received: Nonce::default(),
             solicited: Instant(0),
@@ -169,7 +169,7 @@ impl<C: Copy + Default> Responder<C> {
         self.slots[usize::from(slot)] = Served {
             phase,
             request,
-            chain: Chain::new(request.nonce),
+            tags: TagSequence::new(request.nonce),
             arrivals: Arrivals::NONE,
             received: Nonce::default(),
             solicited: now,
@@ -246,7 +246,7 @@ impl<C: Copy + Default> Responder<C> {
     pub fn solicited(&mut self, now: Instant, slot: u16, nonce: Nonce) {
         let served = &mut self.slots[usize::from(slot)];
         debug_assert_eq!(served.phase, Phase::Waiting, "a solicit is sent once");
-        (served.phase, served.chain, served.solicited) = (Phase::Solicited, served.chain.then(nonce), now);
+        (served.phase, served.tags, served.solicited) = (Phase::Solicited, served.tags.then(nonce), now);
         self.deadlines.set(slot, now.after(self.timeout(slot)));
     }
 

@@ -208,9 +208,9 @@ fn only_the_first_solicit_is_answered_and_from_the_slot_alone() {
         requester.answered(&answer, nonce(20 + offsets.len() as u64));
     }
     assert_eq!(offsets, [(0, 1024), (1024, 1024), (2048, 1024), (3072, 1024)]);
-    let (_, chain) = requester.expects(0, Kind::Completion).unwrap();
+    let (_, tags) = requester.expects(0, Kind::Completion).unwrap();
     let sum = nonce(21).counter ^ nonce(22).counter ^ nonce(23).counter ^ nonce(24).counter;
-    assert_eq!(chain.hops(), [nonce(0), nonce(8), Nonce { sender: 0, counter: sum }]);
+    assert_eq!(tags.hops(), [nonce(0), nonce(8), Nonce { sender: 0, counter: sum }]);
 }
 
 #[test]

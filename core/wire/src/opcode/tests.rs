@@ -71,8 +71,8 @@ const TABLE: &[(u8, &str, &str, bool)] = &[
     (0xb6, "XRC SEND Last with Invalidate", "xrceth ieth", true),
     (0xb7, "XRC SEND Only with Invalidate", "xrceth ieth", true),
     (0xc0, "PRISM Bundle", "", true),
-    (0xc1, "PRISM Chain", "", true),
-    (0xc2, "PRISM Chain Answer", "", true),
+    (0xc1, "PRISM Operation List", "", true),
+    (0xc2, "PRISM Operation List Answer", "", true),
 ];
 
 /// Returns the extension headers that the predicates report, in wire order.
@@ -176,8 +176,8 @@ fn operations() {
         (Opcode::STROM_RPC_WRITE_ONLY, Operation::RpcWrite),
         (Opcode::CNP, Operation::Congestion),
         (Opcode::BUNDLE, Operation::Bundle),
-        (Opcode::CHAIN, Operation::Chain),
-        (Opcode::CHAIN_ANSWER, Operation::ChainAnswer),
+        (Opcode::OPERATION_LIST, Operation::OperationList),
+        (Opcode::OPERATION_LIST_ANSWER, Operation::OperationListAnswer),
     ] {
         assert_eq!(opcode.operation(), Some(operation), "{opcode}");
     }
@@ -196,5 +196,5 @@ fn an_operation_in_another_service() {
     assert_eq!(Opcode::CNP.in_service(Service::Rc), None, "a CNP is no SEND Middle");
     assert_eq!(Opcode::RC_SEND_MIDDLE.in_service(Service::Cnp), None);
     assert_eq!(Opcode::BUNDLE.in_service(Service::Rc), None, "a bundle is no SEND First");
-    assert_eq!(Opcode::CHAIN.in_service(Service::Uc), None, "a chain is no SEND Middle");
+    assert_eq!(Opcode::OPERATION_LIST.in_service(Service::Uc), None, "a chain is no SEND Middle");
 }

@@ -64,13 +64,13 @@ fn no_reply_to_a_request_without_its_key_is_longer_than_the_request() {
 fn associated_data_is_the_clear_part_and_the_nonces_in_order() {
     let mut out = [0; MAX_AAD];
     let [first, second] = [1, 2].map(|counter| Nonce { sender: 9, counter });
-    assert_eq!(Chain::EMPTY.aad(&[1, 2, 3], &mut out), [1, 2, 3]);
-    let chain = Chain::new(first).then(second);
-    assert_eq!(chain.hops(), [first, second]);
+    assert_eq!(TagSequence::EMPTY.aad(&[1, 2, 3], &mut out), [1, 2, 3]);
+    let tags = TagSequence::new(first).then(second);
+    assert_eq!(tags.hops(), [first, second]);
     let expected = [&[7][..], &first.bytes(), &second.bytes()].concat();
-    assert_eq!(chain.aad(&[7], &mut out), expected);
+    assert_eq!(tags.aad(&[7], &mut out), expected);
     let longest = [0; header::LEN + request::LEN];
-    assert_eq!(chain.then(first).aad(&longest, &mut out).len(), MAX_AAD);
+    assert_eq!(tags.then(first).aad(&longest, &mut out).len(), MAX_AAD);
 }
 
 proptest! {

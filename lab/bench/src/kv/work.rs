@@ -107,7 +107,7 @@ fn completion(id: u64, kind: CompletionKind, byte_len: u32, imm: Option<u32>) ->
         imm,
         invalidated: None,
         qp_num: 1,
-        outcome: remora_nic::prism::Outcome::Done,
+        outcome: remora_nic::prism::Verdict::Done,
         src_qp: 0,
         grh: None,
     }

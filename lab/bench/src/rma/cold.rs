@@ -13,7 +13,8 @@ use remora_port::udp::Socket;
 use remora_verbs::rma::Client as Identity;
 use remora_wire::frame::Address;
 use remora_wire::rma::{
-    Body, Chain, Class, DATA_OVERHEAD, Kind, MAX_AAD, Message, Nonce, REQUEST_LEN, TAG_LEN, header, request,
+    Body, Class, DATA_OVERHEAD, Kind, MAX_AAD, Message, Nonce, REQUEST_LEN, TAG_LEN, TagSequence, header,
+    request,
 };
 use rustix::net::SocketAddrAny;
 
@@ -123,7 +124,7 @@ impl Requests {
                 Message::parse(&answer).map_err(|_| anyhow::anyhow!("an answer is not a message of 1RMA"))?;
             cipher.load(0, &derived(region_key, &initiator(number), Kind::Read));
             let mut aad = [0; MAX_AAD];
-            let aad = Chain::new(nonce(number)).aad(message.clear, &mut aad);
+            let aad = TagSequence::new(nonce(number)).aad(message.clear, &mut aad);
             let mut text = [0; LEN as usize];
             text.copy_from_slice(message.sealed);
             let opens = cipher.open(0, &message.header.nonce.bytes(), aad, &mut text, message.tag);

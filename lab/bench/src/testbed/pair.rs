@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use remora_port::shm;
 use remora_port::udp::{self, Socket};
-use remora_verbs::prism::Outcome;
+use remora_verbs::prism::Verdict;
 use remora_verbs::{
     Access, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
     RemoteMemory, Status, WorkRequest,
@@ -235,7 +235,7 @@ impl End {
                 );
                 let outcome = completion.outcome;
                 anyhow::ensure!(
-                    outcome == Outcome::Done,
+                    outcome == Verdict::Done,
                     "the benchmark's request had no effect: {outcome:?}"
                 );
             }

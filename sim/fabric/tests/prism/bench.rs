@@ -2,7 +2,7 @@
 
 use remora_fabric::{ALL, CompletionQueue, Config, FreeList, QueuePair, Region, Settings, World};
 use remora_memory::Key;
-use remora_nic::prism::{Address, Data, Mode, Number, Operand, Operands, Operation, Outcome, WorkRequest};
+use remora_nic::prism::{Address, Data, Mode, Number, Operand, Operands, Operation, Verdict, WorkRequest};
 use remora_nic::{Flags, Payload, Remote, Sge, Status, WorkCompletion};
 
 pub struct Bench {
@@ -81,7 +81,7 @@ impl Bench {
     }
 
     /// Posts these requests together and runs the world until no event is left. Returns the outcomes by id.
-    pub fn run(&mut self, requests: &[WorkRequest<'_>]) -> Vec<(u64, Outcome)> {
+    pub fn run(&mut self, requests: &[WorkRequest<'_>]) -> Vec<(u64, Verdict)> {
         let ended = self.run_all(requests);
         ended.iter().map(|wc| (wc.id, outcome(wc))).collect()
     }
@@ -108,14 +108,14 @@ impl Bench {
 }
 
 /// Returns the outcome of a successful completion.
-pub fn outcome(wc: &WorkCompletion) -> Outcome {
+pub fn outcome(wc: &WorkCompletion) -> Verdict {
     assert_eq!(wc.status, Status::Success, "{wc:?}");
     wc.outcome
 }
 
 /// Returns the outcomes if all of these operations were executed.
-pub fn all_done(ids: std::ops::Range<u64>) -> Vec<(u64, Outcome)> {
-    ids.map(|id| (id, Outcome::Done)).collect()
+pub fn all_done(ids: std::ops::Range<u64>) -> Vec<(u64, Verdict)> {
+    ids.map(|id| (id, Verdict::Done)).collect()
 }
 
 pub fn read(from: Address, len: u32, into: &[Sge]) -> Operation<'_> {

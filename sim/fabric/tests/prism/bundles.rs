@@ -4,7 +4,7 @@
 use remora_fabric::forge::Forge;
 use remora_fabric::{Config, FreeList, Settings};
 use remora_fault::{Action, Rule, Rules};
-use remora_nic::prism::{Address, Mode, Outcome, SCRATCH, WorkRequest};
+use remora_nic::prism::{Address, Mode, SCRATCH, Verdict, WorkRequest};
 use remora_nic::{Flags, Payload, Remote, Status};
 use remora_wire::prism::bundle::{HEAD, emit_head};
 use remora_wire::{Extensions, Opcode, Qpn, bth, icrc, packet, reth};
@@ -23,7 +23,7 @@ fn bench() -> Bench {
 
 /// Posts a plain WRITE to scratch memory, an ALLOCATE of a buffer with this value whose address is stored
 /// beside it, and a CAS that swaps `to` in.
-fn chain(bench: &mut Bench, list: &FreeList, value: &[u8], to: u64) -> Vec<(u64, Outcome)> {
+fn chain(bench: &mut Bench, list: &FreeList, value: &[u8], to: u64) -> Vec<(u64, Verdict)> {
     let rkey = bench.there.key;
     let bound = remora_nic::WorkRequest {
         id: 0,
@@ -65,7 +65,7 @@ fn what_does_not_fit_the_path_mtu_travels_alone() {
     let list = bench.list(65536, 512, 2);
     assert_eq!(chain(&mut bench, &list, &[9; 240], 5), all_done(0..3));
     assert_eq!(frames(&bench, [0, 0])[0], 3);
-    assert_eq!(chain(&mut bench, &list, &[9; 512], 6)[2], (2, Outcome::NotSwapped));
+    assert_eq!(chain(&mut bench, &list, &[9; 512], 6)[2], (2, Verdict::NotSwapped));
     assert_eq!(frames(&bench, [0, 0])[0], 7, "an ALLOCATE of two packets begins no bundle and joins none");
 }
 
@@ -76,7 +76,7 @@ fn what_is_lost_together_is_sent_again_together_and_executed_once() {
         let mut bench = bench_with(|settings| settings.mtu = 1024);
         let list = bench.list(65536, 512, 3);
         let lost = Rule { after, at_most: Some(at_most), ..Rule::new(Action::Drop) };
-        let together = [Opcode::BUNDLE, Opcode::CHAIN, Opcode::CHAIN_ANSWER];
+        let together = [Opcode::BUNDLE, Opcode::OPERATION_LIST, Opcode::OPERATION_LIST_ANSWER];
         bench.world.set_rules(&Rules::of(vec![lost.only(&together)]), 1);
         assert_eq!(chain(&mut bench, &list, &[9; 100], 5), all_done(0..3));
         assert_eq!(bench.world.free_list_facts(&list).free, 2, "one buffer was taken");
@@ -84,10 +84,11 @@ fn what_is_lost_together_is_sent_again_together_and_executed_once() {
     }
 }
 
-/// Posts two READs through pointers, a chain that takes a buffer and swaps, two READs, and a chain.
+/// Posts two READs through pointers, an operation list that takes a buffer and swaps, two READs, and an
+/// operation list.
 ///
-/// While a chain is in progress, all requests share frames with it, and so do their answers, including those
-/// from memory. READs without a chain have their own frames.
+/// While an operation list is in progress, all requests share frames with it, and so do their answers,
+/// including those from memory. READs without an operation list have their own frames.
 #[test]
 fn reads_between_chains_travel_with_them() {
     let mut bench = bench_with(|settings| settings.mtu = 4096);
@@ -140,8 +141,8 @@ fn what_is_refused_in_a_bundle_ends_the_connection_and_what_stands_behind_it_is_
     assert_eq!(bench.word(0), 2);
 }
 
-/// The peer answers only `most` operations at a time. A chain waits until all of it fits, unless it never
-/// does.
+/// The peer answers only `most` operations at a time. An operation list waits until all of it fits, unless it
+/// never does.
 #[test]
 fn a_chain_of_more_operations_than_may_be_outstanding_goes_on_in_pieces() {
     for most in 1..=4 {
@@ -202,7 +203,7 @@ fn a_bundle_that_makes_no_sense_is_counted_and_goes_no_further() {
         assert_eq!(bench.world.counters(1).malformed_pkts, 1, "{number}");
         assert_eq!(bench.there.load(0, 8), [0; 8], "{number}: what stands behind it is not looked at");
         let id = bench.ask(1, write(Address::direct(bench.at(0)), b"alive"));
-        assert_eq!(bench.run(&[id]), [(1, Outcome::Done)], "{number}");
+        assert_eq!(bench.run(&[id]), [(1, Verdict::Done)], "{number}");
     }
     // The parts before the malformed one are executed.
     for cut in [0, 4, 20] {

@@ -1,6 +1,6 @@
 //! Chains: conditional operations, redirected outputs, and the two chains of the paper's stores.
 
-use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
+use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, SCRATCH, Verdict, WorkRequest};
 use remora_nic::{Flags, Payload, Remote};
 
 use remora_fabric::Config;
@@ -23,7 +23,7 @@ fn what_is_conditional_on_a_failed_comparison_is_skipped_to_the_end_of_the_chain
         let done = then(bench.ask(5, write(Address::direct(bench.at(128)), b"at last")));
         let ended = bench.run_all(&[fails, skipped, also, last, new_chain, done]);
         let outcomes: Vec<_> = ended.iter().map(crate::bench::outcome).collect();
-        use Outcome::{Done, NotSwapped, Skipped};
+        use Verdict::{Done, NotSwapped, Skipped};
         assert_eq!(outcomes, [NotSwapped, Skipped, Skipped, Skipped, Done, Done]);
         assert_eq!(ended[3].byte_len, 0);
         assert_eq!((bench.word(0), bench.word(64), bench.there.load(128, 7)), (9, 0, b"at last".to_vec()));
@@ -46,7 +46,7 @@ fn a_plain_verb_between_two_operations_succeeds_and_so_lets_the_second_go_on() {
         let then =
             WorkRequest { conditional: true, ..bench.ask(2, write(Address::direct(bench.at(128)), b"on")) };
         let ended: Vec<_> = bench.run_all(&[then]).iter().map(|wc| wc.outcome).collect();
-        assert_eq!(ended, [Outcome::NotSwapped, Outcome::Done, Outcome::Done]);
+        assert_eq!(ended, [Verdict::NotSwapped, Verdict::Done, Verdict::Done]);
         assert_eq!(bench.there.load(128, 2), b"on");
     }
 }
@@ -116,7 +116,7 @@ fn a_put_of_prism_kv_is_one_round_trip() {
         let late = put(&bench, 10, 0, b"late", &[4, 0, 0, 0, 0, 0, 0, 0]);
         let mine = WorkRequest { result: None, ..bench.ask(13, read(at_scratch(0), 8, &into)) };
         let ended = bench.run(&[late[0], late[1], late[2], WorkRequest { conditional: false, ..mine }]);
-        assert_eq!(ended[2], (12, Outcome::NotSwapped));
+        assert_eq!(ended[2], (12, Verdict::NotSwapped));
         let lost = u64::from_le_bytes(bench.here.load(0, 8).try_into().unwrap());
         assert_eq!(bench.there.load((lost - bench.there.address) as usize, 4), b"late");
         assert_ne!(bench.word(0), lost);

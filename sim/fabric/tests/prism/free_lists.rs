@@ -1,7 +1,7 @@
 //! Free lists: which buffers are taken, which are recycled, and when.
 
 use remora_fault::{Action, Rule, Rules};
-use remora_nic::prism::{Address, FreeListFacts, Operation, Outcome};
+use remora_nic::prism::{Address, FreeListFacts, Operation, Verdict};
 use remora_nic::{NicError, Payload, Status};
 use remora_transport::state::State;
 use remora_wire::Opcode;
@@ -25,7 +25,7 @@ fn an_empty_list_and_too_long_a_value_are_results_and_take_nothing() {
             bench.ask(2, allocate(&list, rkey, inline(b"b"))),
             bench.ask(3, allocate(&list, rkey, inline(b"c"))),
         ];
-        use Outcome::{Done, NoBuffer, TooLong};
+        use Verdict::{Done, NoBuffer, TooLong};
         assert_eq!(bench.run(&requests), [(0, TooLong), (1, Done), (2, Done), (3, NoBuffer)]);
         assert_eq!(free(&mut bench, &list), (0, 0));
         assert_ne!(bench.result(1, 8), bench.result(2, 8));
@@ -57,7 +57,7 @@ fn what_comes_back_is_taken_before_what_was_never_used() {
         // Each buffer is recycled at once, so only few are ever used even if many are posted.
         for _ in 0..1000 {
             let new = bench.ask(0, allocate(&list, bench.there.key, inline(b"new")));
-            assert_eq!(bench.run(&[new]), [(0, Outcome::Done)]);
+            assert_eq!(bench.run(&[new]), [(0, Verdict::Done)]);
             let buffer = bench.result(0, 8)[0];
             seen.insert(buffer);
             bench.world.post_buffer(&mut list, buffer).unwrap();
@@ -105,14 +105,14 @@ fn a_buffer_that_is_being_read_rests_until_the_answer_can_be_asked_for_no_more()
             }
             assert!(bench.world.step());
         };
-        assert_eq!(crate::bench::outcome(&ended), Outcome::NoBuffer);
+        assert_eq!(crate::bench::outcome(&ended), Verdict::NoBuffer);
         // After the client's timeout it can no longer request anything again.
         assert!(bench.world.settle(1_000_000));
         assert_eq!(free(&mut bench, &list), (1, 0));
         // If the client only received nothing, it continues.
         bench.world.set_rules(&Rules::of(vec![]), 1);
         let more = [3, 4].map(|id| bench.ask(id, allocate(&list, bench.there.key, inline(b"y"))));
-        assert_eq!(bench.run(&more), [(3, Outcome::Done), (4, Outcome::NoBuffer)]);
+        assert_eq!(bench.run(&more), [(3, Verdict::Done), (4, Verdict::NoBuffer)]);
     }
 }
 

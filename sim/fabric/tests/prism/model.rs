@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use remora_nic::Payload;
-use remora_nic::prism::{Address, Data, Number, Operand, Operands, Operation, Outcome, SCRATCH};
+use remora_nic::prism::{Address, Data, Number, Operand, Operands, Operation, SCRATCH, Verdict};
 
 /// A request, as the model understands it.
 pub struct Request<'a> {
@@ -16,7 +16,7 @@ pub struct Request<'a> {
 /// The expected result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
-    pub outcome: Outcome,
+    pub outcome: Verdict,
     /// Result and the number of its bytes that count. `None` for a plain verb, or for a READ whose bytes are
     /// returned to the client.
     pub number: Option<(Number, usize)>,
@@ -29,7 +29,7 @@ pub struct Model {
     pub bytes: Vec<u8>,
     pub base: u64,
     pub scratch: [u8; 32],
-    pub last: Outcome,
+    pub last: Verdict,
     /// Posted buffers that were not examined yet, and buffers that can be taken, the last one first.
     pub posted: VecDeque<u64>,
     pub free: Vec<u64>,
@@ -84,7 +84,7 @@ impl Model {
 
     fn execute(&mut self, request: &Request<'_>, local: &[u8]) -> Expected {
         let redirected = request.redirect.is_some();
-        if request.conditional && self.last != Outcome::Done {
+        if request.conditional && self.last != Verdict::Done {
             return skipped(&request.operation, redirected);
         }
         match &request.operation {
@@ -114,13 +114,13 @@ impl Model {
     fn allocate(&mut self, bytes: &[u8], redirect: Option<u64>) -> Expected {
         let none = |outcome| Expected { outcome, number: Some(([0; 4], 8)), bytes: Vec::new() };
         if bytes.len() > self.buffer {
-            return none(Outcome::TooLong);
+            return none(Verdict::TooLong);
         }
         if self.free.is_empty() {
             let seen = self.posted.len().min(64);
             self.free.extend(self.posted.drain(..seen));
         }
-        let Some(buffer) = self.free.pop() else { return none(Outcome::NoBuffer) };
+        let Some(buffer) = self.free.pop() else { return none(Verdict::NoBuffer) };
         self.place(buffer, bytes.len()).copy_from_slice(bytes);
         if let Some(target) = redirect {
             self.put_number(target, &[buffer, 0, 0, 0], 8);
@@ -152,7 +152,7 @@ impl Model {
         if holds {
             self.put_number(va, &new, size);
         }
-        let outcome = if holds { Outcome::Done } else { Outcome::NotSwapped };
+        let outcome = if holds { Verdict::Done } else { Verdict::NotSwapped };
         let number = match redirect {
             Some(target) => {
                 self.put_number(target, &old, size);
@@ -165,7 +165,7 @@ impl Model {
 }
 
 fn done(number: Option<(Number, usize)>, bytes: Vec<u8>) -> Expected {
-    Expected { outcome: Outcome::Done, number, bytes }
+    Expected { outcome: Verdict::Done, number, bytes }
 }
 
 fn skipped(operation: &Operation<'_>, redirected: bool) -> Expected {
@@ -176,7 +176,7 @@ fn skipped(operation: &Operation<'_>, redirected: bool) -> Expected {
         }
         _ => Some(([0; 4], 8)),
     };
-    Expected { outcome: Outcome::Skipped, number, bytes: Vec::new() }
+    Expected { outcome: Verdict::Skipped, number, bytes: Vec::new() }
 }
 
 /// Returns bit `index` of a number.

@@ -3,7 +3,7 @@
 
 use remora_fabric::Config;
 use remora_fault::{Action, Rule, Rules};
-use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, Outcome, SCRATCH};
+use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, SCRATCH, Verdict};
 use remora_nic::{Flags, Payload, Remote, Status};
 use remora_wire::Opcode;
 
@@ -89,7 +89,7 @@ fn a_plain_write_is_placed_before_an_operation_that_was_lost_and_a_fenced_one_is
         assert!(ended.iter().all(|wc| wc.status == Status::Success), "{ended:?}");
         // A conditional operation depends on the plain verb before it, regardless of when that was placed.
         assert_eq!(bench.there.load(64, 2), b"on");
-        let swapped = ended[0].outcome == Outcome::Done;
+        let swapped = ended[0].outcome == Verdict::Done;
         assert_eq!((swapped, bench.there.load(0, 8)), (fence, vec![9; 8]));
     }
 }
@@ -120,7 +120,7 @@ fn answers_shorter_than_what_was_asked_for_are_skipped_however_much_was_reserved
         assert_eq!(ended.len(), 30);
         for wc in ended {
             let len = [300, 300, 300, 40_000, 8][wc.id as usize % 5];
-            let good = (wc.status, wc.outcome) == (Status::Success, Outcome::Done);
+            let good = (wc.status, wc.outcome) == (Status::Success, Verdict::Done);
             assert!(good && (wc.byte_len == len || wc.id % 5 == 4), "{wc:?} with seed {seed}");
         }
         assert_eq!((bench.word(64), bench.here.load(0, 300)), (6, value), "seed {seed}");

@@ -1,7 +1,7 @@
 //! Tests of single primitives.
 
 use remora_fault::{Action, Rule, Rules};
-use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH};
+use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, Verdict};
 use remora_nic::{Remote, Status};
 
 use crate::bench::{Bench, all_done, inline, read, swap, write};
@@ -110,7 +110,7 @@ fn compare_and_swap_has_six_modes_and_gives_the_old_value() {
             for (operand, swaps) in [4, 5, 6].into_iter().zip(expected) {
                 bench.set(0, &[5]);
                 let request = bench.ask(0, swap(mode, Address::direct(bench.at(0)), operand, 99));
-                let outcome = if swaps { Outcome::Done } else { Outcome::NotSwapped };
+                let outcome = if swaps { Verdict::Done } else { Verdict::NotSwapped };
                 assert_eq!(bench.run(&[request]), [(0, outcome)], "{operand} {mode:?} 5");
                 let now = if swaps { 99 } else { 5 };
                 assert_eq!((bench.result(0, 8)[0], bench.word(0)), (5, now));
@@ -137,7 +137,7 @@ fn wide_swaps_compare_one_field_and_take_another_from_memory() {
         let again = Operation::CompareSwap { at: Address::direct(bench.at(0)), operands };
         assert_eq!(
             bench.run(&[bench.ask(0, again), bench.ask(1, again)]),
-            [(0, Outcome::Done), (1, Outcome::NotSwapped)]
+            [(0, Verdict::Done), (1, Verdict::NotSwapped)]
         );
         assert_eq!([0, 8, 16, 24].map(|offset| bench.word(offset)), [7, 2, 3, 11]);
         assert_eq!((bench.result(0, 32), bench.result(1, 32)), ([1, 2, 3, 10], [7, 2, 3, 11]));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use remora_nic::prism::{
-    Address, Data, FreeListFacts, Mode, Number, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest,
+    Address, Data, FreeListFacts, Mode, Number, Operand, Operands, Operation, SCRATCH, Verdict, WorkRequest,
 };
 use remora_nic::{Flags, Payload, Remote, Sge, Status, WorkCompletion};
 
@@ -89,7 +89,7 @@ impl<'a, A: Arm> Run<'a, A> {
             bytes,
             base,
             scratch: [0; 32],
-            last: Outcome::Done,
+            last: Verdict::Done,
             posted: (0..COUNT).map(|index| base + (BUFFERS + index * BUFFER) as u64).collect(),
             free: Vec::new(),
             buffer: BUFFER,

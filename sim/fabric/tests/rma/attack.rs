@@ -10,7 +10,7 @@ use remora_cipher::Aes;
 use remora_nic::rma::{Cipher, Identity};
 use remora_transport::rma::Settings;
 use remora_wire::frame::{Endpoint, Route, Start};
-use remora_wire::rma::{Body, Chain, Class, Kind, MAX_AAD, Message, Nonce, TAG_LEN, header, request};
+use remora_wire::rma::{Body, Class, Kind, MAX_AAD, Message, Nonce, TAG_LEN, TagSequence, header, request};
 
 use crate::bed::{Bed, CLIENT, SERVER};
 
@@ -119,7 +119,7 @@ impl Forger {
         &mut self,
         header: header::Repr,
         body: Body,
-        chain: &Chain,
+        tags: &TagSequence,
         key: &[u8; 16],
         text: &[u8],
     ) -> (Vec<u8>, Nonce) {
@@ -132,7 +132,7 @@ impl Forger {
         let mut bytes = vec![0; Message::len(&header, &body)];
         let clear = Message::emit_clear(&header, &body, &mut bytes);
         let mut aad = [0; MAX_AAD];
-        let aad = chain.aad(&bytes[..clear], &mut aad).to_vec();
+        let aad = tags.aad(&bytes[..clear], &mut aad).to_vec();
         self.aes.load(0, key);
         let end = bytes.len() - TAG_LEN;
         bytes[clear..end].copy_from_slice(text);
@@ -142,9 +142,9 @@ impl Forger {
     }
 
     /// Opens a message and returns its plaintext.
-    pub fn open(&mut self, message: &Message<'_>, chain: &Chain, key: &[u8; 16]) -> Option<Vec<u8>> {
+    pub fn open(&mut self, message: &Message<'_>, tags: &TagSequence, key: &[u8; 16]) -> Option<Vec<u8>> {
         let mut aad = [0; MAX_AAD];
-        let aad = chain.aad(message.clear, &mut aad).to_vec();
+        let aad = tags.aad(message.clear, &mut aad).to_vec();
         self.aes.load(0, key);
         let mut text = message.sealed.to_vec();
         self.aes.open(0, &message.header.nonce.bytes(), &aad, &mut text, message.tag).then_some(text)

@@ -6,7 +6,7 @@
 
 use remora_fabric::{Config, Settings, World};
 use remora_fault::Random;
-use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
+use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, Verdict, WorkRequest};
 use remora_nic::{Flags, Payload, Remote, WorkCompletion};
 use remora_store::heap::{Classes, Phase, Reachable, Returns};
 use remora_store::{Broken, Post, PostPrism, Registered};
@@ -59,7 +59,7 @@ struct Client {
     /// For each slot: the value that the client read last.
     seen: [u64; SLOTS],
     /// Slot and phase of the operation in progress, and the outcome of its comparison.
-    open: Option<(usize, Phase, Option<Outcome>)>,
+    open: Option<(usize, Phase, Option<Verdict>)>,
     left: usize,
 }
 
@@ -75,8 +75,8 @@ impl Client {
         Some(Client { node, server, classes, arena, returns, link, seen: [0; SLOTS], open: None, left })
     }
 
-    /// Posts the chain: a buffer, its address to scratch memory and from there into the slot, then the
-    /// address of the buffer that is not in the table.
+    /// Posts the operation list: a buffer, its address to scratch memory and from there into the slot, then
+    /// the address of the buffer that is not in the table.
     fn begin(&mut self, slot: usize, right: bool, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let rkey = self.server.key;
         let expected = if right { self.seen[slot] } else { 1 };
@@ -139,8 +139,8 @@ impl Client {
                 let old = word(&self.arena, OLD);
                 let mine = word(&self.arena, MINE);
                 let (lost, now) = match ended {
-                    Some(Outcome::Done) => (old, mine),
-                    Some(Outcome::NotSwapped) => (mine, old),
+                    Some(Verdict::Done) => (old, mine),
+                    Some(Verdict::NotSwapped) => (mine, old),
                     // There was no buffer, and so no comparison.
                     _ => (0, self.seen[slot]),
                 };

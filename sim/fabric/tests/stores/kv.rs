@@ -145,7 +145,7 @@ impl Program {
             let now = world.now().0;
             // Clients use no other comparison.
             if completion.kind == CompletionKind::CompareSwap {
-                let lost = completion.outcome == prism::Outcome::NotSwapped;
+                let lost = completion.outcome == prism::Verdict::NotSwapped;
                 book.swaps[usize::from(lost)] += 1;
             }
             let mut nic = Hand { end: Endpoint { world: &mut *world, qp: self.link.qp }, blind: self.blind };

@@ -1,7 +1,7 @@
 //! The commit of PRISM-TX: prepare, decide, and mark the versions as committed.
 
 use remora_nic::WorkCompletion;
-use remora_nic::prism::Outcome as PrismOutcome;
+use remora_nic::prism::Verdict as PrismOutcome;
 
 use super::chains::{OLD, TAKEN};
 use super::client::{Client, News};

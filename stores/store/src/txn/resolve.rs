@@ -2,7 +2,7 @@
 //! transaction's decision cell and repairs the key.
 
 use remora_nic::WorkCompletion;
-use remora_nic::prism::Outcome as PrismOutcome;
+use remora_nic::prism::Verdict as PrismOutcome;
 
 use super::chains::{CELL, OLD};
 use super::client::{Client, News};

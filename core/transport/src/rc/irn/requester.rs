@@ -154,22 +154,22 @@ impl<D: Copy> Requester<D> {
     #[inline]
     pub fn submit(&mut self, message: Message<D>) {
         debug_assert!(self.has_capacity(), "the caller checks the capacity before it submits");
-        let mut end = self.messages.write_seq;
+        let mut requests = 0;
         let mut responses = self.next_response;
         let mut number = 0;
         let mtu = self.messages.parameters.mtu;
         match message.kind {
             Kind::Local => {}
             kind if kind.is_fetch() => {
-                end += match kind {
-                    Kind::Prism(extended) => u64::from(extended.requests(message.len, mtu)),
+                requests = match kind {
+                    Kind::Prism(extended) => extended.requests(message.len, mtu),
                     _ => 1,
                 };
                 self.next_response += responses_of(&message, mtu);
                 (number, self.next_fetch) = (self.next_fetch, (self.next_fetch + 1) & NUMBER);
             }
             kind => {
-                end += u64::from(packets(message.len, mtu));
+                requests = packets(message.len, mtu);
                 if takes_receive(&kind) {
                     (number, self.next_receive) = (self.next_receive, (self.next_receive + 1) & NUMBER);
                 }
@@ -182,7 +182,7 @@ impl<D: Copy> Requester<D> {
         let Message { kind, len, fence, solicited, context } = message;
         let context = Numbered { context, responses, number, verdict: 0 };
         let message = Message { kind, len, fence, solicited, context };
-        self.messages.append(message, end, self.sender.snd_nxt());
+        self.messages.append(message, requests, self.sender.snd_nxt());
     }
 
     /// Returns true if a request or an acknowledgement of responses remains to be sent, or a message can be

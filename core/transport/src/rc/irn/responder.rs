@@ -20,7 +20,6 @@ use crate::rc::responder::{ReplyKind, count, read_response};
 use crate::rc::strom::Part;
 use crate::rc::{Allowed, Parameters, Seq, extend, packets, psn, start};
 use crate::{Action, Counters, Instant, Notice, Outcome};
-use remora_wire::aeth::Kind as Syndromes;
 use remora_wire::irn::{Additions, sack};
 use remora_wire::{NakCode, Opcode, Psn, Syndrome, WireError, aeth, packet};
 use strom::Kept;
@@ -466,8 +465,8 @@ impl Responder {
         let una = self.sent_as(self.sender.snd_una());
         let seq = extend(una, packet.bth.psn);
         let (upto, sack) = match (aeth.syndrome.kind(), additions.sack) {
-            (Syndromes::Ack { .. }, _) => (seq + 1, None),
-            (Syndromes::Nak(NakCode::PSN_SEQUENCE_ERROR), Some(sack)) => (seq, Some(extend(una, sack.psn))),
+            (aeth::Kind::Ack { .. }, _) => (seq + 1, None),
+            (aeth::Kind::Nak(NakCode::PSN_SEQUENCE_ERROR), Some(sack)) => (seq, Some(extend(una, sack.psn))),
             _ => return,
         };
         self.answered(now, self.heard_as(upto), sack.map(|sack| self.heard_as(sack)));

@@ -2,7 +2,7 @@
 
 use remora_nic::rma::{Identity, Rights};
 use remora_transport::rma::Status;
-use remora_wire::rma::{Body, Chain, Kind, header};
+use remora_wire::rma::{Body, Kind, TagSequence, header};
 
 use super::{Forger, patient, request};
 use crate::bed::{Bed, CLIENT, LEN, SERVER, key, region};
@@ -31,7 +31,7 @@ fn an_authentic_request_beyond_its_rights_moves_nothing() {
             Identity { address: bed.world.endpoint(CLIENT).address, pid: 17, incarnation: 0x1234_5678, kind };
         let mine = forger.derive(&[of; 16], &identity);
         let (header, body) = request(kind, region, offset, length);
-        let (bytes, _) = forger.seal(header, body, &Chain::EMPTY, &mine, &[]);
+        let (bytes, _) = forger.seal(header, body, &TagSequence::EMPTY, &mine, &[]);
         bed.inject(CLIENT, SERVER, &bytes);
         bed.world.run_for(2_000);
         let answers: Vec<Kind> = bed.taken().iter().map(super::Taken::kind).collect();
@@ -55,26 +55,26 @@ fn data_outside_of_its_operation_is_not_placed() {
     };
     let mine = forger.derive(&[1; 16], &identity);
     let (header, body) = request(Kind::Write, bed.served.id, 1024, 100);
-    let (bytes, first) = forger.seal(header, body, &Chain::EMPTY, &mine, &[]);
+    let (bytes, first) = forger.seal(header, body, &TagSequence::EMPTY, &mine, &[]);
     bed.inject(CLIENT, SERVER, &bytes);
     bed.world.run_for(100);
     let asked = bed.taken().into_iter().find(|taken| taken.kind() == Kind::Solicit).unwrap();
     let second = asked.message().header.nonce;
     let Body::Solicit(solicit) = asked.message().body else { unreachable!("it is one") };
-    let chain = Chain::new(first).then(second);
+    let tags = TagSequence::new(first).then(second);
     let before = bed.served.memory.load(0, LEN);
     for (offset, len) in
         [(64, 64), (128, 64), (0, 128), (1, 64), (u64::MAX - 63, 64), (u64::MAX, 1), (64, 35)]
     {
         let data = header::Repr { kind: Kind::Data, slot: solicit.server_slot, offset, ..header };
-        let (bytes, _) = forger.seal(data, Body::None, &chain, &mine, &vec![0xee; len]);
+        let (bytes, _) = forger.seal(data, Body::None, &tags, &mine, &vec![0xee; len]);
         bed.inject(CLIENT, SERVER, &bytes);
     }
     assert!(bed.served.memory.load(0, LEN) == before);
     assert_eq!(bed.world.counters(SERVER).rma_late_pieces, 7);
     for (offset, len) in [(64, 36), (0, 64)] {
         let data = header::Repr { kind: Kind::Data, slot: solicit.server_slot, offset, ..header };
-        let (bytes, _) = forger.seal(data, Body::None, &chain, &mine, &vec![0xee; len]);
+        let (bytes, _) = forger.seal(data, Body::None, &tags, &mine, &vec![0xee; len]);
         bed.inject(CLIENT, SERVER, &bytes);
     }
     assert_eq!(bed.served.memory.load(1024, 101)[..100], [0xee; 100]);

@@ -2,7 +2,7 @@
 
 use remora_nic::rma::{Command, Identity, Operand, Rights};
 use remora_transport::rma::Status;
-use remora_wire::rma::{Chain, Kind};
+use remora_wire::rma::{Kind, TagSequence};
 
 use super::{Forger, patient, request};
 use crate::bed::{ALL, Bed, CLIENT, LEN, SERVER, key, region};
@@ -39,7 +39,7 @@ fn a_derived_key_is_good_for_one_operation_process_address_and_region() {
     };
     let mine = forger.derive(&[1; 16], &identity);
     let (header, body) = request(Kind::Read, bed.served.id, 0, 64);
-    let (bytes, _) = forger.seal(header, body, &Chain::EMPTY, &mine, &[]);
+    let (bytes, _) = forger.seal(header, body, &TagSequence::EMPTY, &mine, &[]);
     let served = bed.world.counters(SERVER).rma_served;
     bed.inject(SERVER, SERVER, &bytes);
     assert_eq!(bed.world.counters(SERVER).rma_served, served, "another address");
@@ -61,7 +61,7 @@ fn unknown_freed_and_other_regions_get_the_same_answer_for_the_same_work() {
     for region in [bed.served.id, freed.id, 40, 64, 65, u32::MAX, 0] {
         for kind in [Kind::Read, Kind::Write, Kind::Rekey] {
             let (header, body) = request(kind, region, 0, 16);
-            let (bytes, _) = forger.seal(header, body, &Chain::EMPTY, &[0x77; 16], &[]);
+            let (bytes, _) = forger.seal(header, body, &TagSequence::EMPTY, &[0x77; 16], &[]);
             let before = bed.record.calls();
             bed.inject(CLIENT, SERVER, &bytes);
             bed.world.run_for(100);

@@ -2,7 +2,7 @@
 
 use remora_transport::rma::Status;
 use remora_wire::frame::Endpoint;
-use remora_wire::rma::{Body, Chain, Class, Kind, Nonce, completion, header, request, solicit};
+use remora_wire::rma::{Body, Class, Kind, Nonce, TagSequence, completion, header, request, solicit};
 
 use super::{Forger, Taken, patient};
 use crate::bed::{Bed, CLIENT, SERVER};
@@ -35,20 +35,20 @@ fn a_server_gets_the_bytes_of_the_command_and_no_others_whatever_its_solicit_nam
         let mut bed = Bed::new(&patient());
         let (nonce, key, slot) = asked(&mut bed, 3, Kind::Write, 64);
         let mut forger = Forger::new();
-        let chain = Chain::new(nonce);
+        let tags = TagSequence::new(nonce);
         let lie = header(Kind::Solicit, slot, region, offset, length);
-        let (bytes, second) = forger.seal(lie, solicit(0x8005, u32::MAX), &chain, &key, &[]);
+        let (bytes, second) = forger.seal(lie, solicit(0x8005, u32::MAX), &tags, &key, &[]);
         bed.inject(SERVER, CLIENT, &bytes);
         // A second solicit, and solicits for slots that are idle or reading.
-        let (again, _) = forger.seal(lie, solicit(0x8006, 1), &chain, &key, &[]);
+        let (again, _) = forger.seal(lie, solicit(0x8006, 1), &tags, &key, &[]);
         bed.inject(SERVER, CLIENT, &again);
         let (idle, _) =
-            forger.seal(header::Repr { slot: slot + 1, ..lie }, solicit(0x8007, 1), &chain, &key, &[]);
+            forger.seal(header::Repr { slot: slot + 1, ..lie }, solicit(0x8007, 1), &tags, &key, &[]);
         bed.inject(SERVER, CLIENT, &idle);
         bed.world.run_for(1_000);
         let left: Vec<Taken> = bed.taken();
         assert_eq!(left.len(), 1, "one piece of 64 bytes");
-        let text = forger.open(&left[0].message(), &chain.then(second), &key).expect("it is for this server");
+        let text = forger.open(&left[0].message(), &tags.then(second), &key).expect("it is for this server");
         assert_eq!(text, bed.local.memory.load(4096, 64), "the command's own bytes");
         // The timeout that a server may request is bounded, so the slot becomes free.
         assert_eq!(bed.wait().status, Status::Timeout);
@@ -57,7 +57,7 @@ fn a_server_gets_the_bytes_of_the_command_and_no_others_whatever_its_solicit_nam
     let (nonce, key, slot) = asked(&mut bed, 0, Kind::Read, 64);
     let mut forger = Forger::new();
     let lie = header(Kind::Solicit, slot, 1, 0, 64);
-    let (bytes, _) = forger.seal(lie, solicit(0x8005, 1), &Chain::new(nonce), &key, &[]);
+    let (bytes, _) = forger.seal(lie, solicit(0x8005, 1), &TagSequence::new(nonce), &key, &[]);
     bed.inject(SERVER, CLIENT, &bytes);
     bed.world.run_for(1_000);
     assert!(bed.taken().is_empty(), "a read has nothing to give");
@@ -69,9 +69,9 @@ fn pieces_that_come_twice_overlap_or_lie_outside_make_no_success() {
     let mut bed = Bed::new(&patient());
     let (nonce, key, slot) = asked(&mut bed, 0, Kind::Read, 4096);
     let mut forger = Forger::new();
-    let chain = Chain::new(nonce);
+    let tags = TagSequence::new(nonce);
     let mut send = |bed: &mut Bed, offset: u64, text: &[u8]| {
-        let (bytes, _) = forger.seal(header(Kind::Data, slot, 1, offset, 0), Body::None, &chain, &key, text);
+        let (bytes, _) = forger.seal(header(Kind::Data, slot, 1, offset, 0), Body::None, &tags, &key, text);
         bed.inject(SERVER, CLIENT, &bytes);
         bed.world.poll_rma(bed.cq)
     };
@@ -101,7 +101,7 @@ fn a_forged_failure_needs_the_nonce_of_the_request_and_ends_that_operation_alone
     let mut failure = |bed: &mut Bed, slot, nonce| {
         let plain = header(Kind::AuthenticationFailure, slot, 1, 0, 0);
         let key = remora_nic::rma::RESERVED_KEY;
-        let (bytes, _) = forger.seal(plain, Body::None, &Chain::new(nonce), &key, &[]);
+        let (bytes, _) = forger.seal(plain, Body::None, &TagSequence::new(nonce), &key, &[]);
         bed.inject(SERVER, CLIENT, &bytes);
         bed.world.poll_rma(bed.cq)
     };
@@ -122,7 +122,7 @@ fn a_forged_failure_from_another_address_or_port_than_the_servers_is_not_believe
     let (nonce, _, slot) = asked(&mut bed, 0, Kind::Read, 64);
     let plain = header(Kind::AuthenticationFailure, slot, 1, 0, 0);
     let key = remora_nic::rma::RESERVED_KEY;
-    let (bytes, _) = Forger::new().seal(plain, Body::None, &Chain::new(nonce), &key, &[]);
+    let (bytes, _) = Forger::new().seal(plain, Body::None, &TagSequence::new(nonce), &key, &[]);
     let server = bed.world.endpoint(SERVER);
     let mut address = server.address;
     address.0[15] ^= 1;
@@ -147,7 +147,7 @@ fn a_failure_under_the_reserved_key_reveals_nothing_of_the_nonces_of_requests() 
     for _ in 0..3 {
         let plain = header(Kind::Read, 0, 1 << 20, 0, 64);
         let body = Body::Request(request::Repr { pid: 1, incarnation: 1, max_payload: 4096 });
-        let (bytes, _) = forger.seal(plain, body, &Chain::EMPTY, &[7; 16], &[]);
+        let (bytes, _) = forger.seal(plain, body, &TagSequence::EMPTY, &[7; 16], &[]);
         bed.inject(SERVER, CLIENT, &bytes);
         bed.world.run_for(5_000);
     }
@@ -178,9 +178,9 @@ fn a_failure_under_the_reserved_key_does_not_end_a_write_whose_data_is_on_its_wa
         assert!(taken.iter().any(|taken| taken.kind() == Kind::Data), "the data has left");
         let request = taken.iter().find(|taken| taken.kind() == Kind::Write).expect("hop 1");
         let plain = header(Kind::AuthenticationFailure, command.slot, 1, 0, 0);
-        let chain = Chain::new(request.message().header.nonce);
+        let tags = TagSequence::new(request.message().header.nonce);
         let key = remora_nic::rma::RESERVED_KEY;
-        let (bytes, _) = Forger::new().seal(plain, Body::None, &chain, &key, &[]);
+        let (bytes, _) = Forger::new().seal(plain, Body::None, &tags, &key, &[]);
         bed.inject(SERVER, CLIENT, &bytes);
         assert_eq!(bed.world.poll_rma(bed.cq), None);
         bed.world.cut(SERVER, CLIENT, lost);
@@ -202,7 +202,7 @@ fn a_completion_without_the_bytes_is_no_success() {
         let mut forger = Forger::new();
         let done = Body::Completion(completion::Repr { status: completion::Status::Ok });
         let plain = header(Kind::Completion, slot, 1, 0, 64);
-        let (bytes, _) = forger.seal(plain, done, &Chain::new(nonce), &key, &[]);
+        let (bytes, _) = forger.seal(plain, done, &TagSequence::new(nonce), &key, &[]);
         bed.inject(SERVER, CLIENT, &bytes);
         assert_eq!(bed.world.poll_rma(bed.cq), None, "{kind:?}");
         assert_eq!(bed.world.counters(CLIENT).rma_unexpected, 1);

@@ -1,7 +1,7 @@
 //! Messages that are sent again.
 
 use remora_transport::rma::Status;
-use remora_wire::rma::{Chain, Kind};
+use remora_wire::rma::{Kind, TagSequence};
 
 use super::{Forger, patient};
 use crate::bed::{Bed, CLIENT, LEN, SERVER, key, start};
@@ -158,7 +158,7 @@ fn late_messages_of_the_former_command_do_not_touch_the_next_one_of_the_slot() {
         // A NACK and a failure that the attacker seals with the reserved key or its own key.
         let mut forger = Forger::new();
         let header = remora_wire::rma::header::Repr { kind: Kind::Nack, ..late[0].message().header };
-        let (nack, _) = forger.seal(header, remora_wire::rma::Body::None, &Chain::EMPTY, &[9; 16], &[]);
+        let (nack, _) = forger.seal(header, remora_wire::rma::Body::None, &TagSequence::EMPTY, &[9; 16], &[]);
         let next = bed.command(0, Kind::Read, 64, [1024, 0]);
         bed.world.issue(&mut bed.portal, &next);
         bed.world.run_for(10);

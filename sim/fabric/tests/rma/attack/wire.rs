@@ -1,7 +1,7 @@
 //! Messages that are altered, truncated, reflected or sent in masses.
 
 use remora_transport::rma::{Settings, Status};
-use remora_wire::rma::{Chain, Kind};
+use remora_wire::rma::{Kind, TagSequence};
 
 use super::{Forger, Taken, patient, request};
 use crate::bed::{Bed, CLIENT, LEN, SERVER, key};
@@ -130,7 +130,7 @@ fn a_stranger_gets_no_more_than_it_sends_and_failures_at_a_limited_rate() {
     let mut asked = 0;
     for round in 0..5_000_u32 {
         let (header, body) = request(Kind::Read, 1 + round % 70, 0, 4096);
-        let (bytes, _) = forger.seal(header, body, &Chain::EMPTY, &[round as u8; 16], &[]);
+        let (bytes, _) = forger.seal(header, body, &TagSequence::EMPTY, &[round as u8; 16], &[]);
         asked += bytes.len();
         bed.inject(CLIENT, SERVER, &bytes);
     }
@@ -173,9 +173,9 @@ fn a_flood_of_writes_and_bad_requests_keeps_nobody_elses_reads_out() {
     for round in 0..300_u32 {
         for _ in 0..8 {
             let (header, body) = request(Kind::Write, bed.served.id, 0, 4096);
-            let (bytes, _) = forger.seal(header, body, &Chain::EMPTY, &mine, &[]);
+            let (bytes, _) = forger.seal(header, body, &TagSequence::EMPTY, &mine, &[]);
             bed.inject(CLIENT, SERVER, &bytes);
-            let (bytes, _) = forger.seal(header, body, &Chain::EMPTY, &[round as u8; 16], &[]);
+            let (bytes, _) = forger.seal(header, body, &TagSequence::EMPTY, &[round as u8; 16], &[]);
             bed.inject(CLIENT, SERVER, &bytes);
         }
         if round % 10 == 0 {

@@ -53,7 +53,7 @@ fn completion(id: u64, len: usize, kind: CompletionKind) -> WorkCompletion {
         qp_num: 0,
         src_qp: 0,
         grh: None,
-        outcome: prism::Outcome::Done,
+        outcome: prism::Verdict::Done,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use remora_nic::prism::Outcome as Ended;
+use remora_nic::prism::Verdict as Ended;
 use remora_nic::{CompletionKind, Remote, WorkCompletion};
 use remora_transport::Status;
 

@@ -35,7 +35,7 @@ fn received(buffer: u64, byte_len: u32, imm: Option<u32>) -> WorkCompletion {
         qp_num: 7,
         src_qp: 0,
         grh: None,
-        outcome: prism::Outcome::Done,
+        outcome: prism::Verdict::Done,
     }
 }
 

@@ -29,7 +29,7 @@ fn completion(id: u64, status: Status, kind: CompletionKind, byte_len: u32) -> W
         imm: None,
         invalidated: None,
         qp_num: 0,
-        outcome: prism::Outcome::Done,
+        outcome: prism::Verdict::Done,
         src_qp: 0,
         grh: None,
     }

@@ -324,6 +324,6 @@ fn completion(id: u64, kind: CompletionKind, byte_len: u32, imm: Option<u32>) ->
         qp_num: 7,
         src_qp: 0,
         grh: None,
-        outcome: prism::Outcome::Done,
+        outcome: prism::Verdict::Done,
     }
 }

@@ -249,7 +249,7 @@ fn completion(id: u64, kind: CompletionKind, imm: Option<u32>) -> WorkCompletion
         qp_num: 0,
         src_qp: 0,
         grh: None,
-        outcome: prism::Outcome::Done,
+        outcome: prism::Verdict::Done,
     }
 }
 

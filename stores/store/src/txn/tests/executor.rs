@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
 use remora_memory::{Bytes, Key};
-use remora_nic::prism::{Address, Data, Number, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
+use remora_nic::prism::{Address, Data, Number, Operand, Operands, Operation, SCRATCH, Verdict, WorkRequest};
 use remora_nic::{CompletionKind, Payload, PostError, ReceiveRequest, Sge, WorkCompletion};
 use remora_transport::Status;
 use xxhash_rust::xxh3::Xxh3;
@@ -188,11 +188,11 @@ impl<S: Reachable> Net<S> {
     fn execute(&mut self, client: usize, shard: usize, posted: &Posted) {
         let link = &mut self.links[client][shard];
         let (outcome, bytes) = if posted.conditional && link.failed {
-            (Outcome::Skipped, vec![0; 32])
+            (Verdict::Skipped, vec![0; 32])
         } else {
             Self::perform(&mut self.servers[shard], link, posted)
         };
-        link.failed = outcome != Outcome::Done;
+        link.failed = outcome != Verdict::Done;
         (shard, posted.id, outcome as u32, &bytes).hash(&mut self.seen[client]);
         let into = match posted.op {
             Op::Read { into, .. } => Some(into),
@@ -219,7 +219,7 @@ impl<S: Reachable> Net<S> {
         }
     }
 
-    fn perform(server: &mut Server<S>, link: &mut Link, posted: &Posted) -> (Outcome, Vec<u8>) {
+    fn perform(server: &mut Server<S>, link: &mut Link, posted: &Posted) -> (Verdict, Vec<u8>) {
         let pointer = |server: &Server<S>, link: &Link, address: &Address| match address.remote.addr {
             addr if !address.indirect => (addr, u64::MAX),
             SCRATCH => (u64::from_le_bytes(link.scratch[..8].try_into().unwrap()), u64::MAX),
@@ -234,9 +234,9 @@ impl<S: Reachable> Net<S> {
                 let len = bound.min((*len).into()) as usize;
                 if addr >= SCRATCH {
                     let at = (addr - SCRATCH) as usize;
-                    return (Outcome::Done, link.scratch[at..at + len].to_vec());
+                    return (Verdict::Done, link.scratch[at..at + len].to_vec());
                 }
-                (Outcome::Done, server.load(addr, len))
+                (Verdict::Done, server.load(addr, len))
             }
             Op::Write { to, data } => {
                 let (addr, _) = pointer(server, link, to);
@@ -248,14 +248,14 @@ impl<S: Reachable> Net<S> {
                     Some(at) => link.scratch[at as usize..][..bytes.len()].copy_from_slice(&bytes),
                     None => server.store(addr, &bytes),
                 }
-                (Outcome::Done, Vec::new())
+                (Verdict::Done, Vec::new())
             }
             Op::Allocate { data } => {
                 assert!(posted.redirect, "to scratch memory");
-                let Some(addr) = server.free.pop() else { return (Outcome::NoBuffer, Vec::new()) };
+                let Some(addr) = server.free.pop() else { return (Verdict::NoBuffer, Vec::new()) };
                 server.store(addr, data);
                 link.scratch[..8].copy_from_slice(&addr.to_le_bytes());
-                (Outcome::Done, addr.to_le_bytes().to_vec())
+                (Verdict::Done, addr.to_le_bytes().to_vec())
             }
             Op::Swap { at, operands } => swap(server, link, at, operands),
             Op::Message(bytes) => {
@@ -266,7 +266,7 @@ impl<S: Reachable> Net<S> {
                     assert!(!server.free.contains(&addr), "a buffer came back twice");
                     server.free.push(addr);
                 }
-                (Outcome::Done, Vec::new())
+                (Verdict::Done, Vec::new())
             }
         }
     }
@@ -277,11 +277,11 @@ fn swap<S: Reachable>(
     link: &Link,
     at: &Address,
     operands: &Operands,
-) -> (Outcome, Vec<u8>) {
+) -> (Verdict, Vec<u8>) {
     let size = usize::from(operands.size);
     if at.remote.addr >= SCRATCH {
         assert_eq!(operands.swap_mask, [0; 4], "its own scratch memory is only looked at");
-        return (Outcome::Done, link.scratch[..size].to_vec());
+        return (Verdict::Done, link.scratch[..size].to_vec());
     }
     assert!(!at.indirect && at.remote.addr.is_multiple_of(size as u64), "aligned to its size");
     let old = server.number(at.remote.addr, size);
@@ -302,7 +302,7 @@ fn swap<S: Reachable>(
         }
     }
     let bytes = old[..size / 8].iter().flat_map(|word| word.to_le_bytes()).collect();
-    (if holds { Outcome::Done } else { Outcome::NotSwapped }, bytes)
+    (if holds { Verdict::Done } else { Verdict::NotSwapped }, bytes)
 }
 
 impl Posted {

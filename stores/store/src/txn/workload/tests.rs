@@ -191,7 +191,7 @@ const DONE: WorkCompletion = WorkCompletion {
     qp_num: 0,
     src_qp: 0,
     grh: None,
-    outcome: prism::Outcome::Done,
+    outcome: prism::Verdict::Done,
 };
 
 /// Executes `jobs` jobs, and returns the order in which they ended.

@@ -1,6 +1,6 @@
 //! PRISM operations at an IRN responder. Their packets are executed in order only, because an operation may
 //! depend on all earlier ones. A packet that arrives after a gap is dropped and requested again. The same
-//! applies to access to the connection's scratch memory, through which the operations of a chain pass
+//! applies to access to the connection's scratch memory, through which the operations of a list pass
 //! values. All other packets on the queue pair are executed on arrival.
 //!
 //! The sender of responses transmits the answers. The answer to a READ may be shorter than requested. The

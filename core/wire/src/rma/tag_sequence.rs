@@ -14,33 +14,36 @@ pub const MAX_AAD: usize = header::LEN + request::LEN + HOPS * Nonce::LEN;
 /// The pieces of hop 3 may arrive in any order, so they count as one hop whose nonce is the exclusive or of
 /// their nonces.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chain {
+pub struct TagSequence {
     hops: [Nonce; HOPS],
     len: u8,
 }
 
-impl Chain {
-    /// Returns the chain of an operation whose request has this nonce.
+impl TagSequence {
+    /// Returns the tag sequence of an operation whose request has this nonce.
     #[inline]
-    pub const fn new(request: Nonce) -> Chain {
-        Chain { hops: [request, Nonce { sender: 0, counter: 0 }, Nonce { sender: 0, counter: 0 }], len: 1 }
+    pub const fn new(request: Nonce) -> TagSequence {
+        TagSequence {
+            hops: [request, Nonce { sender: 0, counter: 0 }, Nonce { sender: 0, counter: 0 }],
+            len: 1,
+        }
     }
 
-    /// The empty chain, with which a request is sealed.
-    pub const EMPTY: Chain = Chain { hops: [Nonce { sender: 0, counter: 0 }; HOPS], len: 0 };
+    /// The empty tag sequence, with which a request is sealed.
+    pub const EMPTY: TagSequence = TagSequence { hops: [Nonce { sender: 0, counter: 0 }; HOPS], len: 0 };
 
-    /// Returns the chain extended by one hop. Panics after the third hop.
+    /// Returns the tag sequence extended by one hop. Panics after the third hop.
     #[inline]
-    pub fn then(mut self, hop: Nonce) -> Chain {
+    pub fn then(mut self, hop: Nonce) -> TagSequence {
         self.hops[usize::from(self.len)] = hop;
         self.len += 1;
         self
     }
 
-    /// Returns the chain of the request alone.
+    /// Returns the tag sequence of the request alone.
     #[inline]
-    pub fn request(&self) -> Chain {
-        Chain::new(self.hops[0])
+    pub fn request(&self) -> TagSequence {
+        TagSequence::new(self.hops[0])
     }
 
     /// Returns the nonces of the hops so far.

@@ -1,16 +1,17 @@
-//! PRISM chains that arrive as one packet. Each operation uses one PSN, and one packet answers all of them.
+//! PRISM operation lists that arrive as one packet. Each operation uses one PSN, and one packet answers all
+//! of them.
 
 use super::super::replay::{Entry, Source};
 use super::{Arrival, MessageInProgress, PendingAck, Reply, ReplyKind, Responder, until};
 use crate::Counters;
 use crate::rc::prism::Rules;
 use crate::rc::{Seq, extend, psn};
-use remora_wire::prism::chain::MOST;
+use remora_wire::prism::operation_list::MOST;
 use remora_wire::{NakCode, Opcode, packet};
 
-/// The outcome of executing a chain.
+/// The outcome of executing an operation list.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct ChainOutcome {
+pub struct OperationListOutcome {
     /// Number of operations executed.
     pub done: u32,
     /// Total length of their answers in bytes.
@@ -20,9 +21,13 @@ pub struct ChainOutcome {
 }
 
 impl Responder {
-    /// Validates a chain. Returns the number of its first operations that were executed before; the NIC must
-    /// execute the others. Returns `None` if nothing is to be executed.
-    pub fn receive_chain(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Option<usize> {
+    /// Validates an operation list. Returns the number of its first operations that were executed before; the
+    /// NIC must execute the others. Returns `None` if nothing is to be executed.
+    pub fn receive_operation_list(
+        &mut self,
+        packet: &packet::View<'_>,
+        counters: &mut Counters,
+    ) -> Option<usize> {
         if self.ended {
             return None;
         }
@@ -32,7 +37,7 @@ impl Responder {
             Arrival::InOrder => {}
             Arrival::Duplicate => {
                 counters.duplicate_request += 1;
-                self.repeat_chain(seq, (seq + count).min(self.receiver.rcv_nxt));
+                self.repeat_operation_list(seq, (seq + count).min(self.receiver.rcv_nxt));
                 passed = self.receiver.rcv_nxt - seq;
                 if passed >= count {
                     return None;
@@ -53,10 +58,10 @@ impl Responder {
         Some(passed as usize)
     }
 
-    /// Answers operations that were executed before. The peer may have combined them into another chain, so
-    /// each operation is looked up separately.
+    /// Answers operations that were executed before. The peer may have combined them into another operation
+    /// list, so each operation is looked up separately.
     #[cold]
-    fn repeat_chain(&mut self, from: Seq, to: Seq) {
+    fn repeat_operation_list(&mut self, from: Seq, to: Seq) {
         (from..to)
             .for_each(|seq| self.replay.again_from(seq, |entry| until(entry.first, &entry.source, self.mtu)));
         if self.pending_ack == PendingAck::Nothing && !self.replay.is_pending() {
@@ -64,18 +69,18 @@ impl Responder {
         }
     }
 
-    /// Returns the rules against which the NIC checks the operations of a chain.
+    /// Returns the rules against which the NIC checks the operations of a list.
     pub fn rules(&self) -> Rules {
         Rules { allowed: self.allowed, mtu: self.mtu }
     }
 
-    /// Returns the buffer for the answers to the chain.
-    pub fn chain_answer_buffer(&mut self) -> &mut [u8] {
+    /// Returns the buffer for the answers to the operation list.
+    pub fn operation_list_answer_buffer(&mut self) -> &mut [u8] {
         self.replay.kept_buffer()
     }
 
-    /// Completes the execution of a chain or of its first operations.
-    pub fn conclude_chain(&mut self, outcome: ChainOutcome, counters: &mut Counters) {
+    /// Completes the execution of an operation list or of its first operations.
+    pub fn conclude_operation_list(&mut self, outcome: OperationListOutcome, counters: &mut Counters) {
         let first = self.receiver.rcv_nxt;
         if outcome.done > 0 {
             self.receiver.advance(outcome.done);
@@ -85,7 +90,7 @@ impl Responder {
             self.replay.push_kept(Entry {
                 first,
                 end: self.receiver.rcv_nxt,
-                source: Source::Chain { len: outcome.len as u8 },
+                source: Source::OperationList { len: outcome.len as u8 },
                 msn: self.msn,
                 credits: 0,
                 from: first,
@@ -101,9 +106,9 @@ impl Responder {
     }
 }
 
-/// Returns the response packet with the answers to a chain.
+/// Returns the response packet with the answers to an operation list.
 #[inline(always)]
 pub(super) fn reply(entry: &Entry, len: u8) -> Reply {
-    let kind = ReplyKind::Chain { len, count: (entry.end - entry.first) as u8 };
-    Reply { opcode: Opcode::CHAIN_ANSWER, psn: psn(entry.end - 1), aeth: None, kind }
+    let kind = ReplyKind::OperationList { len, count: (entry.end - entry.first) as u8 };
+    Reply { opcode: Opcode::OPERATION_LIST_ANSWER, psn: psn(entry.end - 1), aeth: None, kind }
 }

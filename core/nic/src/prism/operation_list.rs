@@ -1,15 +1,15 @@
-//! Chains of short operations: one request packet and one response packet.
+//! Operation lists of short operations: one request packet and one response packet.
 //!
 //! In a bundle of packets, each operation would be parsed, checked, executed, recorded and answered
-//! separately, which takes longer than the operation itself. The operations of a chain arrive together or not
-//! at all, so this work is done once per chain. Each operation has its own sequence number, its position in
-//! the order and its verdict.
+//! separately, which takes longer than the operation itself. The operations of a list arrive together or not
+//! at all, so this work is done once per operation list. Each operation has its own sequence number, its
+//! position in the order and its verdict.
 
 use remora_memory::Mem;
-use remora_transport::rc::prism::{ChainResult, Output, Rules};
-use remora_transport::rc::{ChainOutcome, Message, count};
+use remora_transport::rc::prism::{ListedResult, Output, Rules};
+use remora_transport::rc::{Message, OperationListOutcome, count};
 use remora_transport::{Instant, Status};
-use remora_wire::prism::chain::{self, Target};
+use remora_wire::prism::operation_list::{self, Target};
 use remora_wire::prism::{Flags, Verdict};
 use remora_wire::{NakCode, Opcode, Psn, Qpn, bth, packet};
 
@@ -26,9 +26,9 @@ use crate::queue_pair::QueuePair;
 use crate::reliable::GoBackN;
 use crate::shared::Shared;
 
-/// Returns the BTH of a chain of `count` operations.
-pub(super) fn chain_bth(count: usize, remote: Qpn, psn: Psn) -> bth::Repr {
-    bth::Repr { ack_req: true, resv7: count as u8, ..bth::Repr::new(Opcode::CHAIN, remote, psn) }
+/// Returns the BTH of an operation list of `count` operations.
+pub(super) fn operation_list_bth(count: usize, remote: Qpn, psn: Psn) -> bth::Repr {
+    bth::Repr { ack_req: true, resv7: count as u8, ..bth::Repr::new(Opcode::OPERATION_LIST, remote, psn) }
 }
 
 /// Writes an operation at the start of `out` and returns its size. `None` if its memory must not be read.
@@ -39,13 +39,13 @@ pub(super) fn put_operation(
     local: LocalMemory<'_>,
 ) -> Option<usize> {
     let head = RequestPacket::of(message, local.ring)?;
-    let (bytes, len) = chain::emit(head.opcode, head.flags, &head.target, head.payload, out)?;
+    let (bytes, len) = operation_list::emit(head.opcode, head.flags, &head.target, head.payload, out)?;
     head.fill(bytes, &message.context, local).then_some(len)
 }
 
-/// Processes a chain, or the response to one.
+/// Processes an operation list, or the response to one.
 #[inline(never)]
-pub(crate) fn take_chain(
+pub(crate) fn take_operation_list(
     qp: &mut QueuePair,
     now: Instant,
     mem: Mem<'_>,
@@ -53,14 +53,14 @@ pub(crate) fn take_chain(
     shared: &mut Shared,
 ) {
     match packet.bth.opcode {
-        // IRN does not use chains.
+        // IRN does not use operation lists.
         _ if !qp.machine.is_rc() => shared.counters.malformed_pkts += 1,
-        Opcode::CHAIN => serve_chain(qp, now, mem, packet, shared),
-        _ => answer_chain(qp, now, mem, packet, shared),
+        Opcode::OPERATION_LIST => serve_operation_list(qp, now, mem, packet, shared),
+        _ => take_operation_list_answer(qp, now, mem, packet, shared),
     }
 }
 
-fn serve_chain(
+fn serve_operation_list(
     qp: &mut QueuePair,
     now: Instant,
     mem: Mem<'_>,
@@ -73,15 +73,15 @@ fn serve_chain(
         return;
     };
     let (counters, lists) = (&mut shared.counters, &mut shared.free_lists);
-    let Some(passed) = responder.receive_chain(packet, counters) else { return };
+    let Some(passed) = responder.receive_operation_list(packet, counters) else { return };
     let (number, kept_from) = responder.fetches();
     prism.begin(now, mem, kept_from, responder.msn(), lists);
     let Prism { scratch, state, .. } = &mut **prism;
     let reach = Reach { mem, pd, owner, key: 0, scratch: scratch.as_ref() };
-    let (rules, buffer) = (responder.rules(), responder.chain_answer_buffer());
-    let mut outcome = ChainOutcome::default();
-    let mut sink = ChainAnswerWriter { buffer, len: 0, verdict: Verdict::Done, fits: true };
-    let mut operations = chain::operations(packet.payload);
+    let (rules, buffer) = (responder.rules(), responder.operation_list_answer_buffer());
+    let mut outcome = OperationListOutcome::default();
+    let mut sink = AnswerWriter { buffer, len: 0, verdict: Verdict::Done, fits: true };
+    let mut operations = operation_list::operations(packet.payload);
     for at in 0..usize::from(packet.bth.resv7) {
         let operation = operations.next().and_then(Result::ok).ok_or(NakCode::INVALID_REQUEST);
         if at < passed && operation.is_ok() {
@@ -104,11 +104,11 @@ fn serve_chain(
         }
     }
     outcome.len = sink.len;
-    responder.conclude_chain(outcome, counters);
+    responder.conclude_operation_list(outcome, counters);
     prism.counted = responder.msn();
 }
 
-fn answer_chain(
+fn take_operation_list_answer(
     qp: &mut QueuePair,
     now: Instant,
     mem: Mem<'_>,
@@ -117,10 +117,10 @@ fn answer_chain(
 ) {
     let (pd, ring) = (qp.pd, qp.send.ring());
     let Some(Connection { requester, .. }) = qp.machine.rc_mut() else { return };
-    requester.receive_chain_answer(now, packet, &mut shared.counters, |context, result| {
+    requester.receive_operation_list_answer(now, packet, &mut shared.counters, |context, result| {
         let fine = match result {
-            ChainResult::Number(head, rest) => put_result(mem, pd, ring, context, head, rest),
-            ChainResult::Bytes(bytes) => gather::scatter(mem, pd, ring, context, 0, bytes),
+            ListedResult::Number(head, rest) => put_result(mem, pd, ring, context, head, rest),
+            ListedResult::Bytes(bytes) => gather::scatter(mem, pd, ring, context, 0, bytes),
         };
         if fine { Ok(()) } else { Err(Status::LocalProtection) }
     });
@@ -131,16 +131,16 @@ fn answer_chain(
 }
 
 impl ResponderState {
-    /// Executes the next operation of a chain. A plain WRITE has no response of its own.
+    /// Executes the next operation of an operation list. A plain WRITE has no response of its own.
     #[inline(always)]
     fn execute_operation(
         &mut self,
         reach: Reach<'_, '_>,
         number: u64,
         rules: Rules,
-        operation: &chain::Operation<'_>,
+        operation: &operation_list::Operation<'_>,
         lists: &mut FreeLists,
-        sink: &mut ChainAnswerWriter<'_>,
+        sink: &mut AnswerWriter<'_>,
     ) -> Result<(), NakCode> {
         let (request, (addresses, payload)) = rules.judge(operation)?;
         let eth = if let Target::Atomic(eth) = operation.target { Some(eth) } else { None };
@@ -154,8 +154,8 @@ impl ResponderState {
     }
 }
 
-/// Writer of the responses to a chain, one after the other.
-struct ChainAnswerWriter<'r> {
+/// Writer of the responses to an operation list, one after the other.
+struct AnswerWriter<'r> {
     buffer: &'r mut [u8],
     len: usize,
     /// Verdict of the last operation.
@@ -164,15 +164,17 @@ struct ChainAnswerWriter<'r> {
     fits: bool,
 }
 
-impl ResultSink for ChainAnswerWriter<'_> {
+impl ResultSink for AnswerWriter<'_> {
     #[inline(always)]
     fn put(&mut self, verdict: Verdict, output: Output) {
         let buffer = &mut self.buffer[self.len..];
         let put = match &output {
-            Output::Number(number) => chain::emit_answer(verdict, &number.to_be_bytes(), buffer),
-            Output::Wide { bytes, size } => chain::emit_answer(verdict, &bytes[..usize::from(*size)], buffer),
+            Output::Number(number) => operation_list::emit_answer(verdict, &number.to_be_bytes(), buffer),
+            Output::Wide { bytes, size } => {
+                operation_list::emit_answer(verdict, &bytes[..usize::from(*size)], buffer)
+            }
             Output::Snapshot { bytes, len } => {
-                chain::emit_answer(verdict, &bytes[..usize::from(*len)], buffer)
+                operation_list::emit_answer(verdict, &bytes[..usize::from(*len)], buffer)
             }
             Output::Memory { .. } => None,
         };

@@ -1,4 +1,4 @@
-//! PRISM chains: the short operations of a chain in one packet, and their answers in another.
+//! PRISM operation lists: the short operations of a list in one packet, and their answers in another.
 //!
 //! ```text
 //!        0               1               2               3
@@ -9,10 +9,11 @@
 //!  +---------------------------------------------------------------+
 //! 4 + h: n bytes as in a packet of that op-code and these flags, then zeros to a multiple of four; the next
 //! ```
-//! This is the payload of a packet with op-code [`Opcode::CHAIN`]. The BTH has the PSN of the first
+//! This is the payload of a packet with op-code [`Opcode::OPERATION_LIST`]. The BTH has the PSN of the first
 //! operation, and the number of operations in the seven bits beside AckReq; each operation uses one PSN. The
-//! answer, [`Opcode::CHAIN_ANSWER`], has the PSN of the last operation that was executed, and the number of
-//! PSNs that it answers in the seven bits. Its payload has an entry for each operation except plain WRITEs:
+//! answer, [`Opcode::OPERATION_LIST_ANSWER`], has the PSN of the last operation that was executed, and the
+//! number of PSNs that it answers in the seven bits. Its payload has an entry for each operation except plain
+//! WRITEs:
 //!
 //! ```text
 //!  +---------------+---------------+-------------------------------+
@@ -89,7 +90,7 @@ impl Target {
     }
 }
 
-/// An operation of a chain.
+/// An operation of an operation list.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Operation<'a> {
     /// RC op-code: READ Request, WRITE Only, CmpSwap or FetchAdd.
@@ -137,11 +138,11 @@ pub fn emit<'o>(
     Some((&mut out[at..at + len], total))
 }
 
-/// Iterator over the operations in the payload of a chain.
+/// Iterator over the operations in the payload of an operation list.
 #[derive(Copy, Clone, Debug)]
 pub struct Operations<'a>(&'a [u8]);
 
-/// Returns the operations in the payload of a chain.
+/// Returns the operations in the payload of an operation list.
 #[inline]
 pub fn operations(payload: &[u8]) -> Operations<'_> {
     Operations(payload)
@@ -198,11 +199,11 @@ pub fn emit_answer(verdict: Verdict, bytes: &[u8], out: &mut [u8]) -> Option<usi
     Some(total)
 }
 
-/// Iterator over the answers in the payload of a chain's answer.
+/// Iterator over the answers in the payload of an operation list's answer.
 #[derive(Copy, Clone, Debug)]
 pub struct Answers<'a>(&'a [u8]);
 
-/// Returns the answers in the payload of a chain's answer.
+/// Returns the answers in the payload of an operation list's answer.
 #[inline]
 pub fn answers(payload: &[u8]) -> Answers<'_> {
     Answers(payload)

@@ -1,24 +1,24 @@
-//! PRISM requests that leave as one packet: a chain whose members are all known before the first of them is
-//! sent.
+//! PRISM requests that leave as one packet: an operation list whose members are all known before the first of
+//! them is sent.
 //!
 //! These requests need no [`Plan`](super::Plan), because message, PSN and `ack_req` describe each of them.
 
 use super::{Kind, Message, Placed, Requester, extend, prism, psn};
 use crate::rc::Parameters;
 use crate::{Counters, Instant, Status};
-use prism::ChainResult;
-use remora_wire::prism::{Flags, Verdict, chain};
+use prism::ListedResult;
+use remora_wire::prism::{Flags, Verdict, operation_list};
 use remora_wire::{Psn, packet};
 
 /// The requests that can be sent in one packet with the next request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Chained {
+pub enum Followers {
     /// None; the request is sent by its plan, because it is a plain verb, has several packets, or must wait.
-    No,
+    Plain,
     /// The number of further requests, possibly 0.
-    With(usize),
+    Count(usize),
     /// More requests will fit once outstanding ones are answered, so the caller should wait.
-    Waits,
+    Wait,
 }
 
 /// A request that shares a packet with others. Its message is a single packet.
@@ -36,17 +36,17 @@ impl<D: Copy> Requester<D> {
     /// Returns how many requests, at most `most`, can be sent in one packet with the next WRITE or PRISM
     /// operation. Each is a single packet for which `fits` returns true. `fits` is called for the first
     /// request only if others follow it. The further requests are those that depend on the success of their
-    /// predecessor. With `mixed`, while a chain is among the submitted messages, independent PRISM
+    /// predecessor. With `mixed`, while an operation list is among the submitted messages, independent PRISM
     /// operations are included too, so that frames of different length are avoided.
-    pub fn chained(
+    pub fn followers(
         &self,
         now: Instant,
         most: usize,
         mixed: bool,
         mut fits: impl FnMut(&Message<D>) -> bool,
-    ) -> Chained {
+    ) -> Followers {
         let Parameters { mtu, window, max_rd_atomic, .. } = self.messages.parameters;
-        let Some(first) = self.starts_together(now) else { return Chained::No };
+        let Some(first) = self.starts_together(now) else { return Followers::Plain };
         let mixed = mixed
             && self.last_conditional > self.messages.next_message
             && matches!(first.message.kind, Kind::Prism(_));
@@ -62,17 +62,18 @@ impl<D: Copy> Requester<D> {
             fetches += 1;
             let (most_fetches, window) = (usize::from(max_rd_atomic), u64::from(window));
             if self.fetches.len() + fetches > most_fetches || placed.end - self.sender.snd_una > window {
-                // A chain is not split, unless it exceeds the limits even when nothing is outstanding.
+                // An operation list is not split, unless it exceeds the limits even when nothing is
+                // outstanding.
                 let ever = fetches <= most_fetches && placed.end - first.first <= window;
                 if ever && self.ack_is_owed() && extended.flags().has(Flags::CONDITIONAL) {
-                    return Chained::Waits;
+                    return Followers::Wait;
                 }
                 break;
             }
             count += 1;
         }
         let plain = !matches!(first.message.kind, Kind::Prism(_));
-        if plain && count == 0 { Chained::No } else { Chained::With(count) }
+        if plain && count == 0 { Followers::Plain } else { Followers::Count(count) }
     }
 
     /// Returns the next message if it is a single packet that can be combined with others and be sent now.
@@ -141,15 +142,15 @@ impl<D: Copy> Requester<D> {
         self.messages.step_over_local(self.sender.snd_nxt);
     }
 
-    /// Processes the answer to a chain that was sent as one packet, in order only. `each` stores a result in
-    /// the memory of its message; an error becomes the status of that message.
+    /// Processes the answer to an operation list that was sent as one packet, in order only. `each` stores a
+    /// result in the memory of its message; an error becomes the status of that message.
     #[inline(always)]
-    pub fn receive_chain_answer(
+    pub fn receive_operation_list_answer(
         &mut self,
         now: Instant,
         packet: &packet::View<'_>,
         counters: &mut Counters,
-        mut each: impl FnMut(&D, ChainResult<'_>) -> Result<(), Status>,
+        mut each: impl FnMut(&D, ListedResult<'_>) -> Result<(), Status>,
     ) {
         let last = extend(self.sender.snd_una, packet.bth.psn);
         if last < self.sender.snd_una || last >= self.sender.snd_max {
@@ -161,11 +162,11 @@ impl<D: Copy> Requester<D> {
             self.arrived(now, first, counters);
             return;
         }
-        let mut answers = chain::answers(packet.payload);
+        let mut answers = operation_list::answers(packet.payload);
         while let Some(placed) = self.messages.window.get_mut(number).filter(|placed| placed.first <= last) {
             if placed.message.kind.is_fetch() {
-                let Some((verdict, result)) = next_chain_result(placed, &mut answers) else { break };
-                if let ChainResult::Bytes(bytes) = result {
+                let Some((verdict, result)) = next_listed_result(placed, &mut answers) else { break };
+                if let ListedResult::Bytes(bytes) = result {
                     placed.message.len = bytes.len() as u32;
                 }
                 self.verdicts.push_back(verdict);
@@ -185,13 +186,13 @@ impl<D: Copy> Requester<D> {
     }
 }
 
-/// Takes the next answer of the chain and returns the result for a message.
+/// Takes the next answer of the operation list and returns the result for a message.
 #[inline(always)]
-fn next_chain_result<'a, D>(
+fn next_listed_result<'a, D>(
     placed: &Placed<D>,
-    answers: &mut chain::Answers<'a>,
-) -> Option<(Verdict, ChainResult<'a>)> {
+    answers: &mut operation_list::Answers<'a>,
+) -> Option<(Verdict, ListedResult<'a>)> {
     let Kind::Prism(extended) = &placed.message.kind else { return None };
     let (verdict, bytes) = answers.next().filter(|_| placed.end == placed.first + 1)?;
-    Some((verdict, prism::chain_result(extended, placed.message.len, bytes)?))
+    Some((verdict, prism::listed_result(extended, placed.message.len, bytes)?))
 }

@@ -1,14 +1,14 @@
-//! Chains of short operations, which are one packet in each direction: their results, losses, repetitions and
-//! refusals, and chains that do not fit into one packet.
+//! Operation lists of short operations, which are one packet in each direction: their results, losses,
+//! repetitions and refusals, and operation lists that do not fit into one packet.
 
 use remora_fabric::forge::{self, Forge};
 use remora_fabric::{Config, Settings};
 use remora_fault::{Action, Rule, Rules};
-use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
+use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, SCRATCH, Verdict, WorkRequest};
 use remora_nic::{Remote, Status};
 use remora_wire::aeth::Kind;
 use remora_wire::prism::bundle;
-use remora_wire::prism::chain::{self, Target};
+use remora_wire::prism::operation_list::{self, Target};
 use remora_wire::prism::{Flags, Verdict};
 use remora_wire::{Extensions, NakCode, Opcode, atomic_eth, bth, icrc, packet, reth};
 
@@ -73,9 +73,9 @@ fn each_kind_of_answer_comes_back_in_one_packet() {
     ];
     bench.world.tap();
     let ended = bench.run(&steps);
-    assert_eq!(opcodes(&mut bench), [Opcode::CHAIN, Opcode::CHAIN_ANSWER]);
+    assert_eq!(opcodes(&mut bench), [Opcode::OPERATION_LIST, Opcode::OPERATION_LIST_ANSWER]);
     assert_eq!(ended[..5], all_done(0..5));
-    assert_eq!(ended[5..], [(5, Outcome::NotSwapped), (6, Outcome::Skipped)]);
+    assert_eq!(ended[5..], [(5, Verdict::NotSwapped), (6, Verdict::Skipped)]);
     let [buffer, ..] = bench.result(0, 8);
     assert_eq!((bench.there.load((buffer - bench.there.address) as usize, 5)), b"value");
     assert_eq!((bench.result(1, 16)[..2].to_vec(), bench.there.load(64, 2)), (vec![0, 0], vec![1, 0]));
@@ -99,7 +99,7 @@ fn what_is_too_much_for_one_packet_is_a_bundle() {
     long.world.tap();
     assert_eq!(long.run(&steps), all_done(0..2));
     assert_eq!(opcodes(&mut long), [Opcode::BUNDLE; 2]);
-    for (count, opcode) in [(3, Opcode::CHAIN), (4, Opcode::BUNDLE)] {
+    for (count, opcode) in [(3, Opcode::OPERATION_LIST), (4, Opcode::BUNDLE)] {
         let mut bench = bench();
         let steps: Vec<_> = (0..count)
             .map(|id| WorkRequest {
@@ -112,7 +112,7 @@ fn what_is_too_much_for_one_packet_is_a_bundle() {
         assert_eq!(opcodes(&mut bench)[0], opcode, "{count}");
     }
     // A plain WRITE, which has no answer, and ten answers of 12 bytes; then one more.
-    for (count, opcode) in [(11, Opcode::CHAIN), (12, Opcode::BUNDLE)] {
+    for (count, opcode) in [(11, Opcode::OPERATION_LIST), (12, Opcode::BUNDLE)] {
         let mut bench = bench_with(|settings| {
             (settings.max_rd_atomic, settings.max_dest_rd_atomic) = (32, 32);
         });
@@ -130,7 +130,7 @@ fn what_is_too_much_for_one_packet_is_a_bundle() {
 
 #[test]
 fn a_chain_is_executed_once_whatever_is_lost_repeated_or_late() {
-    let both = [Opcode::CHAIN, Opcode::CHAIN_ANSWER];
+    let both = [Opcode::OPERATION_LIST, Opcode::OPERATION_LIST_ANSWER];
     let actions = [Action::Drop, Action::Duplicate, Action::Reorder { frames: 2 }];
     for (action, after, at_most) in actions
         .into_iter()
@@ -153,12 +153,13 @@ fn a_chain_is_executed_once_whatever_is_lost_repeated_or_late() {
 }
 
 /// The first operation is sent alone, since the others are not posted yet. Its answer is lost, and so is the
-/// chain of the others. The retransmission is one chain whose first operation was already executed.
+/// operation list of the others. The retransmission is one operation list whose first operation was already
+/// executed.
 #[test]
 fn of_a_chain_that_was_done_in_part_the_rest_is_done() {
     let mut bench = bench();
     let cell = Address::direct(bench.at(0));
-    let rules = [Opcode::RC_ATOMIC_ACKNOWLEDGE, Opcode::CHAIN]
+    let rules = [Opcode::RC_ATOMIC_ACKNOWLEDGE, Opcode::OPERATION_LIST]
         .map(|opcode| Rule { at_most: Some(1), ..Rule::new(Action::Drop) }.only(&[opcode]));
     bench.world.set_rules(&Rules::of(rules.to_vec()), 1);
     bench.world.tap();
@@ -171,11 +172,11 @@ fn of_a_chain_that_was_done_in_part_the_rest_is_done() {
     assert_eq!(bench.word(0), 3);
     assert_eq!([0, 1, 2].map(|id| bench.result(id, 8)[0]), [0, 1, 2]);
     let requests: Vec<_> = opcodes(&mut bench).into_iter().filter(|opcode| opcode.is_request()).collect();
-    assert_eq!(requests, [Opcode::RC_COMPARE_SWAP, Opcode::CHAIN, Opcode::CHAIN]);
+    assert_eq!(requests, [Opcode::RC_COMPARE_SWAP, Opcode::OPERATION_LIST, Opcode::OPERATION_LIST]);
 }
 
-/// An operation of a completed chain is requested by itself: the chain's answer is retransmitted, and nothing
-/// is executed.
+/// An operation of a completed operation list is requested by itself: the operation list's answer is
+/// retransmitted, and nothing is executed.
 #[test]
 fn any_operation_of_a_chain_brings_its_answer_again() {
     let mut bench = bench();
@@ -196,7 +197,7 @@ fn any_operation_of_a_chain_brings_its_answer_again() {
         let frame = forge.frame(bth, ext, &OPERANDS);
         forge.send(&mut bench.world, &frame);
         bench.world.run_for(10_000);
-        assert_eq!(opcodes(&mut bench), [Opcode::CHAIN_ANSWER], "{psn}");
+        assert_eq!(opcodes(&mut bench), [Opcode::OPERATION_LIST_ANSWER], "{psn}");
     }
     assert_eq!(bench.word(0), 2);
 }
@@ -236,43 +237,43 @@ fn what_is_refused_in_a_chain_fails_there_and_what_came_before_it_has_its_answer
             })
             .collect();
         assert_eq!((ended, bench.word(0)), (wanted, index));
-        assert_eq!(opcodes(&mut bench)[0], Opcode::CHAIN);
+        assert_eq!(opcodes(&mut bench)[0], Opcode::OPERATION_LIST);
     }
 }
 
-/// Returns a swap in a chain that turns zero into one.
+/// Returns a swap in an operation list that turns zero into one.
 fn operation(bench: &Bench) -> Vec<u8> {
     let mut bytes = vec![0; 64];
     let target = Target::Atomic(swap_of(bench, 0));
     let flags = Flags::EXTENDED;
     let (body, len) =
-        chain::emit(Opcode::RC_COMPARE_SWAP, flags, &target, OPERANDS.len(), &mut bytes).unwrap();
+        operation_list::emit(Opcode::RC_COMPARE_SWAP, flags, &target, OPERANDS.len(), &mut bytes).unwrap();
     body.copy_from_slice(&OPERANDS);
     bytes.truncate(len);
     bytes
 }
 
-/// Returns a swap in a chain that increments `from`.
+/// Returns a swap in an operation list that increments `from`.
 fn counting(bench: &Bench, from: u64) -> Vec<u8> {
     let mut bytes = operation(bench);
     let eth = swap_of(bench, from);
-    eth.emit(&mut bytes[chain::HEAD..]);
+    eth.emit(&mut bytes[operation_list::HEAD..]);
     bytes
 }
 
-/// Returns a READ of `dma_len` bytes in a chain.
+/// Returns a READ of `dma_len` bytes in an operation list.
 fn reading(bench: &Bench, dma_len: u32) -> Vec<u8> {
     let Remote { addr, rkey } = bench.at(0);
     let target = Target::Range(reth::Repr { va: addr, rkey: rkey.get(), dma_len });
     let mut bytes = vec![0; 20];
-    chain::emit(Opcode::RC_RDMA_READ_REQUEST, Flags::CONDITIONAL, &target, 0, &mut bytes).unwrap();
+    operation_list::emit(Opcode::RC_RDMA_READ_REQUEST, Flags::CONDITIONAL, &target, 0, &mut bytes).unwrap();
     bytes
 }
 
-/// Sends a chain whose header states `count` operations. Returns the codes of the NAKs that follow.
+/// Sends an operation list whose header states `count` operations. Returns the codes of the NAKs that follow.
 fn forged(bench: &mut Bench, psn: u32, count: u8, payload: &[u8]) -> Vec<NakCode> {
     let forge = Forge::new(&bench.world, 0, bench.right);
-    let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::CHAIN, psn) };
+    let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::OPERATION_LIST, psn) };
     let frame = forge.frame(bth, Extensions::default(), payload);
     naks(bench, &frame)
 }
@@ -338,8 +339,8 @@ fn a_chain_in_the_middle_of_a_write_is_refused() {
     assert_eq!(bench.word(0), 0);
 }
 
-/// The number of unanswered chains is limited like READs and atomics. These arrive in one frame, so that no
-/// answer can have left.
+/// The number of unanswered operation lists is limited like READs and atomics. These arrive in one frame, so
+/// that no answer can have left.
 #[test]
 fn one_more_chain_than_may_be_unanswered_is_refused() {
     let most = u32::from(arms()[0].max_dest_rd_atomic);
@@ -347,7 +348,7 @@ fn one_more_chain_than_may_be_unanswered_is_refused() {
     let forge = Forge::new(&bench.world, 0, bench.right);
     let chains = (0..most + 1).map(|psn| {
         let mut part = vec![0; bundle::HEAD];
-        let bth = bth::Repr { resv7: 1, ..forge.bth(Opcode::CHAIN, psn) };
+        let bth = bth::Repr { resv7: 1, ..forge.bth(Opcode::OPERATION_LIST, psn) };
         let packet = packet::Packet::new(bth, Extensions::default(), &[]);
         let mut bytes = vec![0; packet.buffer_len() - icrc::LEN];
         packet.emit(&mut bytes);
@@ -361,18 +362,19 @@ fn one_more_chain_than_may_be_unanswered_is_refused() {
     assert_eq!(bench.word(0), u64::from(most));
 }
 
-/// A chain that consists of plain WRITEs is acknowledged, because it has no answers. A correct client avoids
-/// such chains.
+/// An operation list that consists of plain WRITEs is acknowledged, because it has no answers. A correct
+/// client avoids such operation lists.
 #[test]
 fn a_chain_without_answers_is_acknowledged() {
     let mut bench = bench();
     let Remote { addr, rkey } = bench.at(0);
     let target = Target::Range(reth::Repr { va: addr, rkey: rkey.get(), dma_len: 8 });
     let mut bytes = vec![0; 28];
-    let (body, _) = chain::emit(Opcode::RC_RDMA_WRITE_ONLY, Flags::NONE, &target, 8, &mut bytes).unwrap();
+    let (body, _) =
+        operation_list::emit(Opcode::RC_RDMA_WRITE_ONLY, Flags::NONE, &target, 8, &mut bytes).unwrap();
     body.copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
     let forge = Forge::new(&bench.world, 0, bench.right);
-    let bth = bth::Repr { resv7: 1, ..forge.bth(Opcode::CHAIN, 0) };
+    let bth = bth::Repr { resv7: 1, ..forge.bth(Opcode::OPERATION_LIST, 0) };
     let frame = forge.frame(bth, Extensions::default(), &bytes);
     bench.world.tap();
     forge.send(&mut bench.world, &frame);
@@ -398,7 +400,7 @@ fn what_was_done_one_by_one_is_answered_one_by_one_when_it_is_asked_for_together
     assert!(bench.world.settle(1_000_000));
     assert_eq!(bench.world.drain(bench.left_cq).len(), 2);
     let requests: Vec<_> = opcodes(&mut bench).into_iter().filter(|opcode| opcode.is_request()).collect();
-    assert_eq!(requests, [Opcode::RC_COMPARE_SWAP, Opcode::RC_COMPARE_SWAP, Opcode::CHAIN]);
+    assert_eq!(requests, [Opcode::RC_COMPARE_SWAP, Opcode::RC_COMPARE_SWAP, Opcode::OPERATION_LIST]);
     assert_eq!(bench.word(0), 2);
 }
 
@@ -409,7 +411,7 @@ fn without_prism_and_over_irn_a_chain_is_dropped() {
     for settings in [irn, plain] {
         let mut bench = Bench::over(&Config::default(), &settings);
         let forge = Forge::new(&bench.world, 0, bench.right);
-        let bth = bth::Repr { resv7: 1, ..forge.bth(Opcode::CHAIN, 0) };
+        let bth = bth::Repr { resv7: 1, ..forge.bth(Opcode::OPERATION_LIST, 0) };
         let frame = forge.frame(bth, Extensions::default(), &operation(&bench));
         forge.send(&mut bench.world, &frame);
         bench.world.run_for(10_000);
@@ -419,12 +421,13 @@ fn without_prism_and_over_irn_a_chain_is_dropped() {
 }
 
 fn answer(verdict: Verdict, bytes: &[u8]) -> Vec<u8> {
-    let mut out = vec![0; chain::answer_len(bytes.len())];
-    chain::emit_answer(verdict, bytes, &mut out).unwrap();
+    let mut out = vec![0; operation_list::answer_len(bytes.len())];
+    operation_list::emit_answer(verdict, bytes, &mut out).unwrap();
     out
 }
 
-/// Returns the end of a client's request that the server never received, after a forged answer to a chain.
+/// Returns the end of a client's request that the server never received, after a forged answer to an
+/// operation list.
 fn answered(
     bench: &mut Bench,
     steps: &[WorkRequest<'_>],
@@ -432,14 +435,14 @@ fn answered(
     psn: u32,
     payload: &[u8],
 ) -> Vec<Status> {
-    let requests = [Opcode::CHAIN, Opcode::RC_RDMA_READ_REQUEST, Opcode::RC_COMPARE_SWAP];
+    let requests = [Opcode::OPERATION_LIST, Opcode::RC_RDMA_READ_REQUEST, Opcode::RC_COMPARE_SWAP];
     let rule = Rule::new(Action::Drop).only(&requests);
     bench.world.set_rules(&Rules::of(vec![rule]), 1);
     steps.iter().for_each(|step| bench.put(step));
     bench.world.ring(bench.left);
     bench.world.run_for(1_000);
     let forge = Forge::new(&bench.world, 1, bench.left);
-    let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::CHAIN_ANSWER, psn) };
+    let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::OPERATION_LIST_ANSWER, psn) };
     let frame = forge.frame(bth, Extensions::default(), payload);
     forge.send(&mut bench.world, &frame);
     bench.world.run_for(10_000);
@@ -482,12 +485,12 @@ fn an_answer_to_a_chain_brings_no_more_than_was_asked_for_and_answers_no_other_r
     let asked = bench.ask(0, read(Address::indirect(bench.at(0)), 8, &into));
     assert_eq!(answered(&mut bench, &[asked], 1, 0, &long), bad);
     assert_eq!(bench.here.load(0, 16), [0; 16]);
-    // A READ that takes two sequence numbers is never in a chain.
+    // A READ that takes two sequence numbers is never in an operation list.
     let mut bench = self::bench();
     let into = [bench.here.sge(0, 1500)];
     let asked = bench.ask(0, read(Address::indirect(bench.at(0)), 1500, &into));
     assert_eq!(answered(&mut bench, &[asked], 2, 1, &long), bad);
-    // A plain READ is never in a chain either.
+    // A plain READ is never in an operation list either.
     let mut bench = self::bench();
     let plain = bench.ask(0, read(Address::direct(bench.at(0)), 8, &[]));
     let into = [bench.here.sge(0, 8)];

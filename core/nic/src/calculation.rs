@@ -65,7 +65,7 @@ impl Calculation {
     }
 
     /// Applies the calculation to a word atomically and returns the old value.
-    pub(super) fn apply(self, word: &Span<'_>, operand: u64) -> Result<u64, AccessError> {
+    pub(crate) fn apply(self, word: &Span<'_>, operand: u64) -> Result<u64, AccessError> {
         let mut was = word.load64()?;
         loop {
             let found = word.compare_swap64(was, self.result(was, operand))?;
