@@ -128,14 +128,14 @@ impl Device {
     }
 
     /// Replaces the settings of IRN for the queue pairs that ask for it
-    /// ([`QpOptions::irn`](crate::QpOptions::irn)) and whose peer agrees: the cap on packets in flight, the
-    /// timers, and the paper's ablations. Unless [`irn::Timers::Fixed`] is chosen, the timers follow the
+    /// ([`QpOptions::irn`](crate::QpOptions::irn)) and whose peer agrees: the cap on packets in flight and
+    /// the timers. Unless [`irn::Timers::Fixed`] is chosen, the timers follow the
     /// measured round trips and never fall below the settings.
     ///
     /// ```
     /// # use remora_verbs::{Device, irn};
-    /// let without_sack = irn::Settings { recovery: irn::Recovery::HeadOnly, ..irn::Settings::default() };
-    /// let ablation = Device::shm().irn(without_sack).open()?;
+    /// let longer_path = irn::Settings { cap: 220, bitmap: 256, ..irn::Settings::default() };
+    /// let device = Device::shm().irn(longer_path).open()?;
     /// # Ok::<(), remora_verbs::OpenError>(())
     /// ```
     #[must_use]

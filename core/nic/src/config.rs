@@ -54,13 +54,17 @@ pub struct Config {
     /// Retransmission timeout of go-back-N in nanoseconds. `None` uses the attribute `timeout`, which only
     /// allows powers of two times 4.096 µs; `NEVER_NS` disables the timeout, for lossless networks. IRN has
     /// its own timeouts in `irn`.
+    #[cfg(feature = "experiments")]
     pub rto_ns: Option<u64>,
     /// Retransmits without limit and ignores the attribute `retry_cnt`. The default is false.
+    #[cfg(feature = "experiments")]
     pub retries_forever: bool,
     /// Number of packets that one queue pair sends in its turn, at least 1. A turn also ends after 16 KiB.
+    #[cfg(feature = "experiments")]
     pub turn_packets: u32,
     /// Allows a path MTU of any number of bytes from 256 to 4096, as other simulators do. By default, only
     /// the powers of two of the IBTA specification are allowed.
+    #[cfg(feature = "experiments")]
     pub any_path_mtu: bool,
     /// Maximum number of response packets that one READ request packet asks for; longer READs are split.
     pub read_piece: u32,
@@ -100,9 +104,13 @@ impl Default for Config {
             checks_icrc: true,
             window: 256,
             ack_every: 32,
+            #[cfg(feature = "experiments")]
             rto_ns: None,
+            #[cfg(feature = "experiments")]
             retries_forever: false,
+            #[cfg(feature = "experiments")]
             turn_packets: TURN_PACKETS as u32,
+            #[cfg(feature = "experiments")]
             any_path_mtu: false,
             read_piece: 64,
             irn: irn::Settings::default(),
@@ -112,6 +120,28 @@ impl Default for Config {
             max_free_lists: 1 << 8,
             max_kernels: 1 << 5,
         }
+    }
+}
+
+/// The settings of experiments.
+pub(crate) struct Experiments {
+    pub rto_ns: Option<u64>,
+    pub retries_forever: bool,
+    pub turn_packets: usize,
+    pub any_path_mtu: bool,
+}
+
+impl Config {
+    /// Returns the settings of experiments, with their defaults where the feature is off.
+    pub(crate) fn experiments(&self) -> Experiments {
+        #[cfg(feature = "experiments")]
+        {
+            let Config { rto_ns, retries_forever, turn_packets, any_path_mtu, .. } = *self;
+            let turn_packets = turn_packets.max(1) as usize;
+            Experiments { rto_ns, retries_forever, turn_packets, any_path_mtu }
+        }
+        #[cfg(not(feature = "experiments"))]
+        Experiments { rto_ns: None, retries_forever: false, turn_packets: TURN_PACKETS, any_path_mtu: false }
     }
 }
 

@@ -64,6 +64,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub fn new(config: &Config, places: u32) -> Self {
+        let experiments = config.experiments();
         Shared {
             srqs: SharedReceiveQueues::new(config.max_srqs),
             xrc_domains: XrcDomains::new(config.max_xrc_domains),
@@ -81,11 +82,11 @@ impl Shared {
             checks_icrc: config.checks_icrc,
             spans: IdSpans::new(),
             window: config.window,
-            any_path_mtu: config.any_path_mtu,
+            any_path_mtu: experiments.any_path_mtu,
             ack_every: config.ack_every,
-            rto_ns: config.rto_ns,
-            retries_forever: config.retries_forever,
-            turn_packets: config.turn_packets.max(1) as usize,
+            rto_ns: experiments.rto_ns,
+            retries_forever: experiments.retries_forever,
+            turn_packets: experiments.turn_packets,
             read_piece: config.read_piece,
             engine: config.engine,
             irn: config.irn,

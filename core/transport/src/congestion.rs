@@ -75,6 +75,7 @@ impl Default for Settings {
 impl Settings {
     /// DCQCN as in the ns-3 models of HPCC and ConWeave, for links of `line_rate` bits per second:
     /// [`dcqcn::Settings::ns3`] and their `MIN_RATE` of 100 Mb/s.
+    #[cfg(feature = "experiments")]
     pub fn ns3(line_rate: u64) -> Settings {
         Settings {
             algorithm: Algorithm::Dcqcn,

@@ -76,6 +76,7 @@ impl Settings {
     /// The parameters of the ns-3 models, as in ConWeave's `config.txt`, whose names the comments below
     /// quote. HPCC's file differs in `RP_TIMER` (900) and `RATE_AI` (50Mb/s). The minimum rate is in
     /// [`Settings::ns3`](super::Settings::ns3).
+    #[cfg(feature = "experiments")]
     pub fn ns3() -> Settings {
         Settings {
             form: Form::Ns3,

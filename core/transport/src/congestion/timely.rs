@@ -7,7 +7,7 @@
 //!
 //! With the plain algorithm, two flows with different rates can keep them, because the algorithm is stable
 //! wherever the gradient is zero (Zhu et al., "ECN or Delay", CoNEXT 2016, §4). The patch of that paper also
-//! steers towards a fixed queue length. It is [`Settings::patched`], on by default.
+//! steers towards a fixed queue length. It is on by default.
 
 /// The parameters, under the names of the paper.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,7 @@ pub struct Settings {
     pub n: u32,
     /// Enables the patch of "ECN or Delay": between the thresholds, the decrease depends on the distance
     /// from `T_low`, weighted by the gradient.
+    #[cfg(feature = "experiments")]
     pub patched: bool,
 }
 
@@ -41,8 +42,19 @@ impl Default for Settings {
             beta_thousandths: 800,
             alpha_thousandths: 875,
             n: 5,
+            #[cfg(feature = "experiments")]
             patched: true,
         }
+    }
+}
+
+impl Settings {
+    /// Returns true if the patch is in use, as it always is outside of experiments.
+    fn is_patched(&self) -> bool {
+        #[cfg(feature = "experiments")]
+        return self.patched;
+        #[cfg(not(feature = "experiments"))]
+        true
     }
 }
 
@@ -107,7 +119,7 @@ impl Timely {
             self.rate + delta
         } else if round > high {
             self.rate * (1.0 - beta * (1.0 - high / round))
-        } else if self.settings.patched {
+        } else if self.settings.is_patched() {
             self.patched(round, low, gradient)
         } else if gradient <= 0.0 {
             self.rate + if self.falling >= self.settings.n { HYPER * delta } else { delta }

@@ -61,8 +61,7 @@ pub enum Timers {
     Measured,
 }
 
-/// Settings of IRN for all queue pairs of an engine. Both ends of a connection should use the same
-/// `recovery`.
+/// Settings of IRN for all queue pairs of an engine. Both ends of a connection should use the same recovery.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// BDP-FC: maximum number of packets in flight, the bandwidth-delay product of the longest path divided
@@ -72,14 +71,18 @@ pub struct Settings {
     /// have more packets in flight.
     pub bitmap: u32,
     /// False disables BDP-FC, so that only the peer's bitmap limits the packets in flight (ablation).
+    #[cfg(feature = "experiments")]
     pub bdp_fc: bool,
     /// Excludes selectively acknowledged packets from the packets in flight.
+    #[cfg(feature = "experiments")]
     pub sacked_leave: bool,
     /// Retransmits the next packet on each partial acknowledgement during a recovery, even if nothing after
     /// it has arrived, as the authors' code does. After one lost NACK such a recovery may never end: each
     /// needless retransmission moves its end, and every second packet is then retransmitted needlessly.
+    #[cfg(feature = "experiments")]
     pub eager: bool,
     /// The loss recovery.
+    #[cfg(feature = "experiments")]
     pub recovery: Recovery,
     /// RTO_low in nanoseconds, the timeout while few packets are in flight.
     /// [`NEVER_NS`](crate::timers::NEVER_NS) here or in `rto_high_ns` disables the timeout, as for a
@@ -94,6 +97,7 @@ pub struct Settings {
     /// Delay before each retransmission in nanoseconds, during which the queue pair sends no other request.
     /// 0, or 2000 for the paper's figure 12, in which the NIC fetches the packet over PCIe. READ responses
     /// are not delayed.
+    #[cfg(feature = "experiments")]
     pub retransmit_delay_ns: u64,
 }
 
@@ -104,20 +108,51 @@ impl Default for Settings {
         Settings {
             cap: 110,
             bitmap: 128,
+            #[cfg(feature = "experiments")]
             bdp_fc: true,
+            #[cfg(feature = "experiments")]
             sacked_leave: false,
+            #[cfg(feature = "experiments")]
             eager: false,
+            #[cfg(feature = "experiments")]
             recovery: Recovery::Selective,
             rto_low_ns: 100_000,
             rto_high_ns: 320_000,
             few: 3,
             timers: Timers::ByPort,
+            #[cfg(feature = "experiments")]
             retransmit_delay_ns: 0,
         }
     }
 }
 
+/// The settings of experiments.
+struct Ablations {
+    bdp_fc: bool,
+    sacked_leave: bool,
+    eager: bool,
+    recovery: Recovery,
+    retransmit_delay_ns: u64,
+}
+
 impl Settings {
+    /// Returns the settings of experiments, with the values of the paper's IRN where the feature is off.
+    fn ablations(&self) -> Ablations {
+        #[cfg(feature = "experiments")]
+        {
+            let Settings { bdp_fc, sacked_leave, eager, recovery, retransmit_delay_ns, .. } = *self;
+            Ablations { bdp_fc, sacked_leave, eager, recovery, retransmit_delay_ns }
+        }
+        #[cfg(not(feature = "experiments"))]
+        Ablations {
+            bdp_fc: true,
+            sacked_leave: false,
+            eager: false,
+            recovery: Recovery::Selective,
+            retransmit_delay_ns: 0,
+        }
+    }
+
     /// Returns the number of packets after a gap that a receiver with these settings can record. The peer
     /// learns this number at connection setup.
     pub fn reach(&self) -> u32 {
@@ -126,7 +161,7 @@ impl Settings {
 
     /// Returns the maximum number of packets in flight to a peer that can record `peer` packets.
     pub fn in_flight(&self, peer: u32) -> u32 {
-        let own = if self.bdp_fc { self.cap } else { self.reach() };
+        let own = if self.ablations().bdp_fc { self.cap } else { self.reach() };
         own.min(peer).min(Bitmap::BOUNDS.1).max(1)
     }
 }

@@ -115,8 +115,8 @@ impl<D: Copy> Requester<D> {
             next_receive: 0,
             next_fetch: 0,
             fetches: VecDeque::with_capacity(usize::from(parameters.max_rd_atomic)),
-            keeps: settings.recovery != Recovery::GoBackN,
-            delay: RetransmitDelay::new(settings.retransmit_delay_ns),
+            keeps: settings.ablations().recovery != Recovery::GoBackN,
+            delay: RetransmitDelay::new(settings.ablations().retransmit_delay_ns),
             messages: Messages::new(first, capacity, parameters),
         }
     }

@@ -197,7 +197,7 @@ impl Responder {
             allowed,
             patience_ns: parameters.patience_ns(),
             quiet: false,
-            keeps: settings.recovery != Recovery::GoBackN,
+            keeps: settings.ablations().recovery != Recovery::GoBackN,
             prism: false,
             in_progress: None,
             dropped: false,

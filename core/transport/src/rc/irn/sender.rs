@@ -61,6 +61,7 @@ impl Sender {
     /// Returns a sender whose first packet is `first` and that may have `cap` packets in flight.
     pub fn new(first: Seq, settings: &Settings, cap: u32) -> Sender {
         let sacked = Bitmap::new(cap);
+        let ablations = settings.ablations();
         Sender {
             snd_una: first,
             snd_nxt: first,
@@ -75,9 +76,9 @@ impl Sender {
             cap: cap.clamp(1, sacked.size() as u32),
             sacked,
             few: settings.few,
-            recovery: settings.recovery,
-            sacked_leave: settings.sacked_leave,
-            eager: settings.eager,
+            recovery: ablations.recovery,
+            sacked_leave: ablations.sacked_leave,
+            eager: ablations.eager,
             silent: first,
         }
     }
