@@ -128,7 +128,7 @@ fn side(seed: u64, len: usize) -> Side {
     }
 }
 
-/// What the peers of a connection agreed on.
+/// The extensions that both peers of a connection agreed on.
 #[derive(Copy, Clone, Default)]
 struct Agreed {
     irn: bool,
@@ -422,7 +422,7 @@ fn run_checks(name: &str, count: usize) {
     measure(name, count, &mut a, &mut b, |a, _| (0..count).for_each(|_| a.ask(&params)));
 }
 
-/// The same by READs, each checked when the next ones are asked for.
+/// Measures checked objects by READs; each is checked after the next READs were posted.
 fn run_verified(name: &str, count: usize) {
     let (mut a, mut b) = (side(1, 72), side(2, 72));
     connect(&a, &b, 1, 2, Agreed::default());
@@ -450,7 +450,7 @@ const PARTITIONS: usize = 1024;
 /// Partitions that one RPC sets.
 const SET: usize = 32;
 
-/// What becomes of a stream.
+/// The destination of a stream.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Fate {
     Written,
@@ -464,7 +464,7 @@ struct Stream {
     b: Side,
     _source: Bytes,
     from: Sge,
-    /// Where parameters stand.
+    /// Offset of the parameters.
     params: Sge,
     target: Bytes,
     rkey: remora_memory::Key,
@@ -527,7 +527,7 @@ impl Stream {
         }
     }
 
-    /// One work request, until it is answered; a WRITE, until it has ended.
+    /// Posts a work request and runs both sides until it is answered, or completed for a WRITE.
     fn run(&mut self, operation: Operation, from: Sge) {
         let Stream { a, b, .. } = self;
         let asks = !matches!(operation, Operation::Write(_));
@@ -621,7 +621,7 @@ const STAGES: [&str; 6] = [
     "requester: CQE polled",
 ];
 
-/// What a reading of the clock adds to each stage.
+/// Returns the nanoseconds that reading the clock adds to each stage.
 fn clock_ns() -> f64 {
     let mut gaps: Vec<f64> = (0..1000)
         .map(|_| {
@@ -633,8 +633,8 @@ fn clock_ns() -> f64 {
     gaps[gaps.len() / 10]
 }
 
-/// Where the nanoseconds of a READ go, in batches of `batch`: the quickest tenth of the readings of each
-/// stage.
+/// Returns the nanoseconds of each stage of a READ, in batches of `batch`: the quickest tenth of the readings
+/// of each stage.
 fn stages(batch: usize) -> [f64; STAGES.len()] {
     let (mut a, mut b) = (side(1, 64), side(2, 64));
     connect(&a, &b, 1, 2, Agreed::default());

@@ -157,7 +157,7 @@ pub struct QueuePairInit {
     pub pd: Pd,
     /// Memory of the send queue.
     pub send_ring: Ring,
-    /// Where its receive work requests come from.
+    /// Source of the receive work requests.
     pub receives: Receives,
     /// Number of the send queue's completion queue.
     pub send_cq: u32,

@@ -7,7 +7,7 @@ use crate::wqe::{ID_BITS, WqeOpcode, flag};
 /// Location of a message's bytes in local memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum List {
-    /// One scatter/gather element, which the context holds.
+    /// A single scatter/gather element, held in the context.
     One,
     /// This number of scatter/gather elements. The context holds the first one, the queue's memory the
     /// others.

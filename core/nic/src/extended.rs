@@ -32,7 +32,7 @@ fn srq(context: &WqeContext) -> xrceth::Repr {
     xrceth::Repr { srq: Qpn::new(context.srq & 0x00ff_ffff) }
 }
 
-/// As [`emit`](crate::emit::emit), for a response.
+/// Emits a response packet of XRC like [`emit`](crate::emit::emit).
 #[cold]
 #[inline(never)]
 pub(crate) fn emit_reply(
@@ -50,7 +50,7 @@ pub(crate) fn emit_reply(
     })
 }
 
-/// As [`emit`](crate::emit::emit), for a request.
+/// Emits a request packet of XRC like [`emit`](crate::emit::emit).
 #[cold]
 #[inline(never)]
 pub(crate) fn emit_request(

@@ -1,23 +1,24 @@
-//! Frames whose IPv4 identification the port does not show: what their ICRC says of it, and whether it may be
-//! so.
+//! The check of frames whose IPv4 identification the port does not show. The ICRC covers the identification,
+//! so it can be recovered from the ICRC and tested for plausibility.
 //!
 //! Remora NICs number the frames of a train from 0, so their identifications are below 128. Strangers count
 //! their packets, as Soft-RoCE does. Their identification is recovered from the ICRC, and it must advance: by
 //! less than [`AHEAD`], and one more for each microsecond that the sender was quiet, because Linux counts the
-//! packets of all flows between two hosts together. So who was quiet for 65 ms may begin anywhere. It may go
-//! back by at most [`BEHIND`]: two CPUs of the sender number packets in one order and send them in another.
+//! packets of all flows between two hosts together. A sender that was quiet for 65 ms may therefore continue
+//! anywhere. The identification may go back by at most [`BEHIND`]: two CPUs of the sender number packets in
+//! one order and send them in another.
 
 use remora_transport::Instant;
 use remora_wire::icrc::{IdSpans, Syndrome};
 
-/// How far a stranger's identification may be ahead of its last one.
+/// Maximum distance by which a stranger's identification may be ahead of its last one.
 const AHEAD: u64 = 1024;
-/// How far it may be behind.
+/// Maximum distance by which a stranger's identification may be behind its last one.
 const BEHIND: u16 = 64;
 /// Nanoseconds for which a sender's other flows may use one identification.
 const NS_PER_ID: u64 = 1000;
 
-/// An identification, and when it came.
+/// An identification and the time of its arrival.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Last {
     id: u16,
@@ -25,47 +26,47 @@ pub(crate) struct Last {
 }
 
 impl Last {
-    /// May a frame with this identification come at `now`?
+    /// Returns true if a frame with this identification is plausible at `now`.
     fn is_followed_by(&self, id: u16, now: Instant) -> bool {
         self.is_ahead_of(id) || u64::from(id.wrapping_sub(self.id)) < AHEAD + now.since(self.at) / NS_PER_ID
     }
 
-    /// Is an identification one that was overtaken on its way?
+    /// Returns true if the identification is slightly older, so that its frame was overtaken.
     fn is_ahead_of(&self, id: u16) -> bool {
         (1..=BEHIND).contains(&self.id.wrapping_sub(id))
     }
 
-    /// The last one when this one has come, too: the further of both.
+    /// Returns the state after a frame with this identification: the newer one of both.
     fn then(self, id: u16, now: Instant) -> Last {
         Last { id: if self.is_ahead_of(id) { self.id } else { id }, at: now }
     }
 }
 
-/// What is known of the identifications of one sender's frames for one queue pair.
+/// The identifications of the frames that one sender has sent to one queue pair.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Identifications {
-    /// No intact frame has come.
+    /// No intact frame has arrived.
     #[default]
     Unseen,
-    /// As a Remora NIC's. One frame with another identification is not taken, or a corrupt one would pass
-    /// more easily than before; a second one that follows it is.
+    /// The sender numbers frames like a Remora NIC. The first frame with another identification is dropped,
+    /// because it may be corrupt; a second one that follows it is accepted.
     Small {
-        /// That one frame's.
+        /// Identification of the frame that was dropped.
         other: Option<Last>,
     },
-    /// A stranger's: the last one.
+    /// The sender counts its packets, as strangers do; the last identification.
     Counted(Last),
 }
 
 impl Identifications {
-    /// Is the frame intact that has this syndrome?
+    /// Returns true if the frame with this syndrome is intact.
     #[inline]
     pub fn admit(&mut self, syndrome: Syndrome, spans: &mut IdSpans, now: Instant) -> bool {
         if let Some(id) = syndrome.small_id(spans) {
             match self {
                 Identifications::Small { .. } => {}
                 Identifications::Unseen => *self = Identifications::Small { other: None },
-                // A stranger's numbers go round.
+                // A stranger's numbers wrap around.
                 Identifications::Counted(last) => *last = last.then(id, now),
             }
             return true;

@@ -39,7 +39,7 @@ use crate::turn::{TurnEnd, TurnUsage};
 /// The value of `touched` while no queue pair is remembered.
 const NONE: u32 = u32::MAX;
 
-/// One engine of a NIC. An engine is driven by one thread at a time.
+/// An engine of a NIC. An engine is driven by one thread at a time.
 pub struct Nic {
     pub(crate) qps: Vec<Option<Box<QueuePair>>>,
     numbers: QpNumbers,

@@ -44,7 +44,7 @@ impl Frame {
     }
 }
 
-/// What the guest sent. The file is pcap of Ethernet frames.
+/// Returns the frames that the guest sent, from a pcap file of Ethernet frames.
 fn recording() -> Vec<Frame> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/data/host-guest-ipv4.pcap");
     let bytes = std::fs::read(&path).unwrap();

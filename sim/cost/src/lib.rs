@@ -111,7 +111,7 @@ pub enum CostModel {
     BlueField,
 }
 
-/// One round trip of a client, with the server's work before the answer.
+/// A round trip of a client, with the server's work before the answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Trip {
     /// The component that answers.

@@ -37,7 +37,7 @@ const SLOT: u64 = 32;
 const ENTRY: u64 = 64;
 const MESSAGE: u64 = 16;
 
-/// One operation of a client.
+/// An operation of a client.
 #[derive(Copy, Clone, Debug)]
 pub struct Operation {
     /// Round trips of the operation.
@@ -132,7 +132,7 @@ pub struct System {
     pub model: CostModel,
     /// Operations of the clients, in equal parts.
     pub mix: &'static [Operation],
-    /// An operation excludes others of its block for so many of its round trips.
+    /// Number of round trips for which an operation excludes others of its block.
     pub locked_trips: usize,
 }
 
@@ -186,14 +186,14 @@ pub struct Point {
     pub latency: f64,
 }
 
-/// What one operation of a system takes in the mean, nanoseconds.
+/// Mean costs of an operation of a system, in nanoseconds.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Load {
     /// Without other clients.
     pub latency: f64,
-    /// Of a server's line, in the direction that has more to carry.
+    /// Time on the server's line, in the direction with more bytes.
     pub line: f64,
-    /// Of the time for which the block asked for most is locked; 0 if nothing is.
+    /// Time for which the most popular block is locked; 0 if nothing is locked.
     pub locked: f64,
 }
 
@@ -203,8 +203,8 @@ fn line_ns(mix: &[Operation], frames: fn(&Operation) -> &'static [u64]) -> f64 {
 }
 
 impl System {
-    /// What its operations take over one switch, if one block gets this part of them all. Where the hardware
-    /// cannot do one of them, no client ends.
+    /// Returns the costs of the operations over one switch, if one block gets this part of them all. Where
+    /// the hardware cannot do one of them, no client ends.
     pub fn load(&self, hottest: f64) -> Load {
         let latency_of = |operation: &Operation| {
             let trips = self.model.latency(operation.trips, RACK.ns);

@@ -48,7 +48,7 @@ const NETWORK: Constant = Constant {
     ns: 10,
     source: "StRoM §6.1: two NICs directly connected; a cable of two metres",
 };
-/// One lane of PCIe 3.0 with 256 bytes a packet, eight times.
+/// Bandwidth of eight lanes of PCIe 3.0 with 256 bytes a packet.
 const GEN3_X8: u64 = 6_700;
 const PCIE: &str = "57.88 Gb/s for eight lanes (Neugebauer et al., SIGCOMM '18), less 20 bytes for each 256";
 
@@ -101,7 +101,7 @@ pub struct Stepped {
     pub written: (u32, u32),
 }
 
-/// Where packets are, one after the other.
+/// The stations that packets pass one after the other.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Stations {
     free: [u64; 5],
@@ -121,19 +121,20 @@ impl StromFpga {
         self.cycles(u64::from(bytes).div_ceil(self.kernel_width).max(1))
     }
 
-    /// What a step takes: a cycle for each word that comes in, at least one.
+    /// Returns the time of a step: a cycle for each word of input, at least one.
     pub fn step(&self, step: &Stepped) -> u64 {
         self.kernel_words(step.taken.max(step.given))
     }
 
-    /// How long it keeps a kernel from the next packet: what it takes in, or what it writes.
+    /// Returns the time for which a step keeps its kernel from the next packet: its input or its writes.
     pub fn step_keeps(&self, step: &Stepped) -> u64 {
         // Each write is a command of its own, a packet over PCIe with its header.
         let written = u64::from(step.written.1) + 24 * u64::from(step.written.0);
         self.step(step).max(self.pcie.ns(written))
     }
 
-    /// A frame of so many bytes, from its IPv4 header on, leaves at `starts`: when the peer has checked it.
+    /// Returns the time at which the peer has checked a frame of `bytes` bytes from its IPv4 header on, sent
+    /// at `starts`.
     pub fn frame(&self, stations: &mut Stations, starts: u64, bytes: u64) -> u64 {
         let store = self.words(bytes).max(self.cycles(self.state));
         let out = stations.pass(0, starts, store);
@@ -153,7 +154,7 @@ impl StromFpga {
 }
 
 impl Stations {
-    /// Something that takes its turn for so long.
+    /// Occupies a station for a time.
     fn pass(&mut self, station: usize, comes: u64, takes: u64) -> u64 {
         let free = &mut self.free[station];
         *free = comes.max(*free) + takes;

@@ -20,9 +20,9 @@ pub enum Doorbell {
     Before,
     /// At the start.
     Now,
-    /// When a number of work requests of a queue have completed, by a polling program.
+    /// By a polling program, after a number of work requests of a queue have completed.
     AfterCompletions(usize, u64),
-    /// When a number of messages have arrived at a queue, by a polling program.
+    /// By a polling program, after a number of messages have arrived at a queue.
     AfterMessages(usize, u64),
 }
 
@@ -91,13 +91,13 @@ pub fn play(
     times
 }
 
-/// What a queue has done so far.
+/// The progress of a queue.
 #[derive(Default)]
 struct Line {
-    /// Its work requests: places among all that were executed.
+    /// Positions of its work requests among all that were executed.
     todo: Vec<usize>,
     at: usize,
-    /// Its unit on its port.
+    /// Processing unit on its port.
     unit: usize,
     /// The last one has been issued.
     free: u64,
@@ -105,7 +105,7 @@ struct Line {
     done: u64,
     /// Slots below this have been fetched, the last of them then.
     fetched: (u64, u64),
-    /// What it is enabled to, and since when.
+    /// Enabled slots, with the time of each ENABLE.
     enabled: Vec<(u64, u64)>,
 }
 
@@ -131,7 +131,7 @@ struct Player<'m> {
     queues: &'m [Queue],
     executed: &'m [Executed],
     lines: Vec<Line>,
-    /// When each completion queue's entries were written.
+    /// Times at which the entries of each completion queue were written.
     completions: BTreeMap<u32, Vec<u64>>,
     units: BTreeMap<(Port, usize), u64>,
     atomics: BTreeMap<Port, u64>,
@@ -161,7 +161,7 @@ impl<'m> Player<'m> {
         all.min().map(|(starts, queue)| (queue, starts))
     }
 
-    /// When the next work request of a queue can begin; for a WAIT, when it can end.
+    /// Returns the time at which the next work request of a queue can begin; for a WAIT, the time of its end.
     fn starts(&self, queue: usize) -> Option<u64> {
         let line = &self.lines[queue];
         let work = &self.executed[*line.todo.get(line.at)?];
@@ -174,7 +174,7 @@ impl<'m> Player<'m> {
         }
     }
 
-    /// When a completion queue has so many entries.
+    /// Returns the time at which a completion queue has `count` entries.
     fn completed(&self, cq: u32, count: u64) -> Option<u64> {
         match count.checked_sub(1) {
             None => Some(0),
@@ -182,7 +182,7 @@ impl<'m> Player<'m> {
         }
     }
 
-    /// When a work request has been fetched.
+    /// Returns the time at which a work request has been fetched.
     fn arrives(&self, queue: usize, work: &Executed) -> Option<u64> {
         let line = &self.lines[queue];
         let facts = &self.queues[queue];
@@ -206,7 +206,7 @@ impl<'m> Player<'m> {
         Some(since.max(if line.at == 0 { 0 } else { line.free + self.model.fetch.ns }))
     }
 
-    /// When the NIC sees a doorbell.
+    /// Returns the time at which the NIC sees a doorbell.
     fn rings(&self, doorbell: Doorbell) -> Option<u64> {
         let half = self.model.host.ns / 2;
         match doorbell {
@@ -249,7 +249,8 @@ impl<'m> Player<'m> {
         Times { began, there, done }
     }
 
-    /// What a verb does when it has been issued: when its bytes are there, and when it has completed.
+    /// Returns the times at which the bytes of an issued verb have arrived and at which the verb has
+    /// completed.
     fn verb(&mut self, of: &Queue, work: &Executed, issued: u64) -> (u64, u64) {
         let model = self.model;
         let wqe = &work.wqe;

@@ -67,7 +67,7 @@ fn completions_of_a_queue_pair_that_is_removed_are_not_polled() {
     assert_eq!(ends.poll(), Some((7, 9)));
 }
 
-/// Who polls a queue of nothing but removed completions gives their places back.
+/// Polling a queue that holds only removed completions frees their entries.
 #[test]
 fn a_queue_of_removed_completions_has_space_again_when_it_was_polled() {
     let mut ends = Ends::of(4);

@@ -39,12 +39,6 @@ impl BoundReceives {
         BoundReceives { ring: vec![None; capacity].into_boxed_slice(), head: 0, tail: 0 }
     }
 
-    /// Returns the number of heap bytes.
-    #[cfg(test)]
-    pub fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.ring)
-    }
-
     fn slot(&self, number: u64) -> usize {
         number as usize & (self.ring.len() - 1)
     }

@@ -13,32 +13,33 @@ use super::{Kernel, Look, Progress, Streams, What};
 /// Bits of a hash that choose a register.
 const BITS: u32 = 14;
 const REGISTERS: usize = 1 << BITS;
-/// Bits that are left: a register holds 0 to `REST` + 1.
+/// Number of hash bits that do not choose a register; a register holds 0 to `REST` + 1.
 const REST: usize = 64 - BITS as usize;
-/// Values that are hashed together, as many at a time as the CPU's vectors hold: bits of a word say which of
-/// them count.
+/// Number of values that are hashed together. The bits of a word mark the values of a batch that can raise a
+/// register.
 const BATCH: usize = 64;
-/// From so many zeros on that every register has seen, few values can raise one, and they are looked for.
+/// Minimum of all registers from which on only a few values can raise a register, so that these are selected
+/// first.
 const FEW: u8 = 2;
-/// So many of them at a time, without a question between.
+/// Number of selected values that are counted between two tests for the end of a batch.
 const TOGETHER: usize = 2;
-/// Batches between two looks at all registers: as many values as there are registers.
+/// Number of batches between two computations of the minimum of all registers.
 const LOOK_EVERY: u32 = (REGISTERS / BATCH) as u32;
 
-/// What parameters ask for: one byte.
+/// The command in the parameters, one byte.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ask {
     /// The estimate, as the 8 bytes of an IEEE 754 number, little-endian.
     Estimate = 0,
-    /// To begin anew.
+    /// Clear all registers.
     Clear = 1,
 }
 
-/// The kernel. Values come by RPC WRITE, or pass by.
+/// The kernel that counts distinct values. Values arrive by RPC WRITE, or in WRITEs to memory.
 pub struct HyperLogLog {
     registers: Registers,
-    /// What this CPU's vectors are.
+    /// Vector extension of this CPU.
     vectors: Arch,
 }
 
@@ -102,8 +103,8 @@ impl Registers {
         }
     }
 
-    /// Those that can raise a register, some at a time: where there are fewer, another value of the batch is
-    /// counted again, which changes nothing.
+    /// Counts the values that can raise a register, `TOGETHER` at a time. If fewer remain, a value of the
+    /// batch is counted twice, which has no effect.
     #[inline(always)]
     fn count_few(&mut self, hashes: &[u64; BATCH]) {
         let zeros = (1 << self.least) - 1;
@@ -181,7 +182,7 @@ impl HyperLogLog {
         }
     }
 
-    /// How many different ones there were, about.
+    /// Returns the estimated number of distinct values.
     pub fn estimate(&self) -> f64 {
         let mut counts = [0u32; REST + 2];
         for register in self.registers.all.iter() {

@@ -70,7 +70,7 @@ impl<'k> LaneRef<'k> {
         true
     }
 
-    /// Returns true if so many packets wait that the lane should start now. Otherwise a requester with many
+    /// Returns true if enough packets wait for the lane to start now. Otherwise a requester with many
     /// requests would receive RNR NAKs.
     pub fn is_crowded(&self) -> bool {
         self.lane().is_crowded()

@@ -20,12 +20,12 @@ const EMPTIED: usize = 64;
 const ENTRY: usize = 16;
 const HEAD: usize = 8;
 
-/// A partition: where its values go, and how many it holds.
+/// A partition of the values.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Partition {
-    /// Its first byte.
+    /// Address of its first byte.
     pub address: u64,
-    /// Values of 8 bytes.
+    /// Capacity in values of 8 bytes.
     pub values: u64,
 }
 
@@ -146,7 +146,7 @@ impl Shuffle {
         self.end[number] = 0;
     }
 
-    /// What is buffered of a partition goes to memory.
+    /// Writes the buffered values of a partition to memory.
     #[inline(never)]
     fn empty(&mut self, number: usize, streams: &mut Streams<'_, '_>) {
         let (begin, end) = (usize::from(self.begin[number]), usize::from(self.end[number]));

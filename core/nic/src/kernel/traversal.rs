@@ -21,25 +21,24 @@ const EXTENDED: usize = 40;
 /// The location of an element's successors.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
-    /// Its one next-pointer (Table 2): lists, chains of a hash table.
+    /// One next-pointer (Table 2), as in a list or in the overflow list of a hash table.
     #[default]
     List,
-    /// Pointers one behind the other from the next-pointer's position on; that of number k is followed if k
-    /// of the element's keys are less than the key looked for. A binary tree has one key and two pointers, a
-    /// node of a B-tree more. Of the keys that the mask names as many count as the word at `count` says, all
-    /// of them if there is none.
+    /// Consecutive pointers from the next-pointer's position on. Pointer k is followed if k of the element's
+    /// keys are less than the searched key. A binary tree has one key and two pointers, a node of a B-tree
+    /// has more. The word at `count` limits the number of keys; without it, all keys in the mask count.
     Ordered {
         /// Position of the number of keys.
         count: Option<u8>,
     },
     /// A skip list: pointers to the next element of each level, the lowest first. A level is left when its
-    /// next element's key is greater than the one looked for.
+    /// next element's key is greater than the searched key.
     Skip {
         /// Levels of the element that the walk begins at.
         levels: u8,
     },
-    /// A graph: each of so many pointers is followed, breadth first, each element once. 256 elements are
-    /// remembered.
+    /// A graph: all pointers are followed, breadth first, and each element is visited once. At most 256
+    /// elements are remembered.
     Graph {
         /// Pointers of an element; those that are 0 lead nowhere.
         edges: u8,
@@ -63,7 +62,7 @@ pub struct Walk {
     pub value_size: u32,
     /// A bit for each position at which a key stands.
     pub key_mask: u16,
-    /// When a key fits: *less* means that the element's is less than the one looked for.
+    /// Comparison of the element's key with the searched key: *less* means that the element's key is less.
     pub predicate: Predicate,
     /// The key to find.
     pub key: u64,
@@ -162,12 +161,13 @@ impl Walk {
 /// The traversal kernel.
 pub struct Traversal {
     walk: Option<Walk>,
-    /// Elements looked at.
+    /// Number of elements visited.
     seen: u32,
-    /// Of a skip list: the element before, and the level that the walk is on.
+    /// Previous element of a skip list.
     before: [u8; ELEMENT],
+    /// Current level of a skip list.
     level: usize,
-    /// Of a graph: those found, of which `done` have been looked at.
+    /// Elements of a graph that were found; the first `done` of them were visited.
     found: Box<[u64]>,
     count: usize,
     done: usize,
@@ -187,7 +187,7 @@ impl Default for Traversal {
     }
 }
 
-/// Where a walk goes on.
+/// The next element of a walk.
 enum Next {
     Element(u64),
     Nowhere,
@@ -208,7 +208,7 @@ impl Traversal {
         }
     }
 
-    /// Where to go from an element that does not fit.
+    /// Returns the next element after one that does not match.
     fn next(&mut self, walk: &Walk, element: &[u8]) -> Next {
         let step = |address: Option<u64>| address.map_or(Next::Nowhere, Next::Element);
         match walk.shape {

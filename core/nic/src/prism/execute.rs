@@ -20,7 +20,7 @@ use crate::shared::Shared;
 
 type Done = Result<(), NakCode>;
 
-/// One packet of an operation.
+/// Executes one packet of an operation.
 #[cold]
 #[inline(never)]
 pub(crate) fn serve_prism(
@@ -211,7 +211,7 @@ impl ResponderState {
     }
 }
 
-/// Is it all of an ALLOCATE?
+/// Returns true if the packet is a whole ALLOCATE.
 fn allocates(request: &Request) -> bool {
     request.first && request.last && request.flags.has(Flags::ALLOCATE)
 }

@@ -26,18 +26,18 @@ pub fn add(a: &Number, b: &Number, tops: &Number) -> Number {
     })
 }
 
-/// Its lowest `size` bytes.
+/// Returns the lowest `size` bytes of a number.
 pub fn cut(number: &Number, size: usize) -> Number {
     std::array::from_fn(|at| if at * 8 < size { number[at] } else { 0 })
 }
 
-/// The number in `bytes` as it stands in memory, little-endian.
+/// Returns the number in `bytes`, little-endian as in memory.
 pub fn from_memory(bytes: &[u8; 32]) -> Number {
     let (words, _) = bytes.as_chunks();
     std::array::from_fn(|at| u64::from_le_bytes(words[at]))
 }
 
-/// As it stands in memory.
+/// Returns the little-endian bytes of a number, as in memory.
 pub fn to_memory(number: &Number) -> [u8; 32] {
     let mut bytes = [0; 32];
     let (words, _) = bytes.as_chunks_mut();

@@ -12,7 +12,7 @@ use crate::context::WqeContext;
 use crate::gather::{LocalMemory, gather_outlined};
 use crate::ring::Ring;
 
-/// What follows the BTH of an operation.
+/// Returns the headers that follow the BTH of an operation.
 fn target_of(extended: &Extended, dma_len: u32) -> Target {
     let (va, rkey) = (extended.va, extended.rkey());
     match extended.verb() {
@@ -62,7 +62,7 @@ impl RequestPacket {
         Some(RequestPacket { opcode, flags, target, addresses, payload })
     }
 
-    /// Its BTH.
+    /// Returns the BTH of the packet.
     #[inline(always)]
     pub fn bth(&self, part: &Part<'_, WqeContext>, remote: Qpn) -> bth::Repr {
         let plain = bth::Repr::new(self.opcode, remote, part.psn);

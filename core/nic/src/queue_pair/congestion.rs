@@ -42,7 +42,7 @@ impl QueuePair {
         }
     }
 
-    /// Must packets with data wait?
+    /// Returns true if packets with data must wait.
     #[inline]
     pub fn is_held(&mut self, now: Instant) -> bool {
         match &mut self.congestion {
@@ -57,7 +57,7 @@ impl QueuePair {
         }
     }
 
-    /// When `expire_congestion` is due.
+    /// Returns the time at which `expire_congestion` is due.
     #[inline]
     pub fn congestion_deadline(&self) -> Instant {
         self.congestion.as_ref().map_or(Instant::NEVER, |congestion| congestion.deadline())
@@ -101,7 +101,7 @@ impl QueuePair {
         sent
     }
 
-    /// It waits for this transmit queue.
+    /// Records that the queue pair waits for this transmit queue.
     #[cold]
     pub fn await_queue(&mut self, queue: usize) {
         self.awaited |= 1 << queue;

@@ -55,7 +55,7 @@ impl QueuePair {
         irn.responder.retune(allowed, &settings.parameters);
     }
 
-    /// When `expire_irn` is due.
+    /// Returns the time at which `expire_irn` is due.
     #[inline(never)]
     pub fn deadline_irn(&self) -> Instant {
         self.machine.irn().map_or(Instant::NEVER, |irn| irn.deadline())

@@ -24,7 +24,7 @@ impl QueuePair {
         self.prism = Some(Box::new(Prism::new(parameters.max_dest_rd_atomic, patience)));
     }
 
-    /// Has its peer agreed?
+    /// Returns true if the peer agreed on PRISM.
     #[inline(always)]
     pub(crate) fn has_prism(&self) -> bool {
         self.prism.is_some()
@@ -37,7 +37,7 @@ impl QueuePair {
         }
     }
 
-    /// When `expire_prism` is due.
+    /// Returns the time at which `expire_prism` is due.
     #[inline(always)]
     pub(crate) fn deadline_prism(&self) -> Instant {
         self.prism.as_ref().map_or(Instant::NEVER, |prism| prism.deadline())

@@ -13,7 +13,7 @@ impl QueuePair {
         }
     }
 
-    /// When `expire_strom` is due.
+    /// Returns the time at which `expire_strom` is due.
     #[inline(always)]
     pub(crate) fn deadline_strom(&self) -> Instant {
         self.strom.as_ref().map_or(Instant::NEVER, |strom| strom.deadline())

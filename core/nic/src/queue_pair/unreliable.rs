@@ -22,7 +22,7 @@ use crate::unreliable::Unreliable;
 use crate::wqe::Wqe;
 
 impl QueuePair {
-    /// Is a message of an unreliable service under way?
+    /// Returns true if a message of an unreliable service is partially sent.
     pub fn is_sending(&self) -> bool {
         self.machine.unreliable().is_some_and(Unreliable::is_busy)
     }
@@ -53,7 +53,7 @@ impl QueuePair {
         Some(sent)
     }
 
-    /// Takes the next work request. False: there is none to take now.
+    /// Starts the next work request. Returns false if none can start now.
     fn begin_next(&mut self, mem: Mem<'_>, shared: &mut Shared) -> bool {
         if self.state != State::Rts {
             return false;
@@ -142,7 +142,7 @@ impl QueuePair {
         }
     }
 
-    /// Is the packet one for this queue pair, from its peer, and intact?
+    /// Returns true if the packet is intact and is addressed to this queue pair by its peer.
     #[cold]
     pub fn admits_unreliable(
         &mut self,

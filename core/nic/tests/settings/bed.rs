@@ -38,12 +38,12 @@ impl Frame {
         u32::from_be_bytes(self.bytes[at..at + 4].try_into().unwrap()) & 0x00ff_ffff
     }
 
-    /// Does it ask for an acknowledgement?
+    /// True if the packet requests an acknowledgement.
     pub fn ack_req(&self) -> bool {
         self.bytes[ipv4::LEN + udp::LEN + 8] & 0x80 != 0
     }
 
-    /// Its sequence number.
+    /// Sequence number of the packet.
     pub fn psn(&self) -> u32 {
         let at = ipv4::LEN + udp::LEN + 8;
         u32::from_be_bytes(self.bytes[at..at + 4].try_into().unwrap()) & 0x00ff_ffff
@@ -177,7 +177,7 @@ impl Host {
     }
 }
 
-/// How two queue pairs are connected, beyond what every pair needs.
+/// Settings of a connection, beyond the attributes that every connection needs.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Link {
     pub class: Class,
@@ -283,7 +283,7 @@ impl Bed {
         }
     }
 
-    /// When a host's timers are due.
+    /// Returns the time of a host's next timer.
     pub fn deadline(&mut self, host: usize) -> Instant {
         self.hosts[host].engine.enter().parts().0.next_deadline()
     }

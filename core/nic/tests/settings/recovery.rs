@@ -140,7 +140,7 @@ fn a_packet_is_sent_again_after_the_delay_of_figure_12_and_nothing_before_it() {
     }
 }
 
-/// How the first host's work requests have ended.
+/// Returns the statuses of the first host's work requests.
 fn ends(bed: &mut Bed) -> Vec<Status> {
     bed.poll(0).iter().map(|cqe| cqe.completion.status).collect()
 }

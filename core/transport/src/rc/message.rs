@@ -213,11 +213,6 @@ impl<D: Copy> Window<D> {
         self.ring.len()
     }
 
-    /// Returns the bytes of heap memory in use.
-    pub fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.ring)
-    }
-
     /// Asserts that the messages fit the ring. Also asserts that the oldest, the newest and message `some`
     /// use consecutive sequence numbers with the message behind each, up to `write_seq`.
     pub fn check(&self, some: u64, write_seq: Seq) {

@@ -102,11 +102,6 @@ impl Replay {
         self.tail
     }
 
-    /// Returns the bytes of heap memory in use.
-    pub fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.ring) + size_of_val(&*self.kept)
-    }
-
     /// Asserts the invariants of the counts and of the entry that is answered next. All requests before
     /// `rcv_nxt` were executed.
     pub fn check(&self, rcv_nxt: Seq) {

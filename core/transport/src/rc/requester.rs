@@ -147,11 +147,6 @@ impl<D: Copy> Requester<D> {
 
     message_methods!();
 
-    /// Returns the bytes in use, including heap memory.
-    pub fn state_bytes(&self) -> usize {
-        size_of::<Self>() + self.messages.window.heap_bytes() + self.fetches.capacity() * size_of::<Seq>()
-    }
-
     /// Returns true if a READ or atomic is submitted and not retired.
     pub fn fetching(&self) -> bool {
         self.messages.fetch_messages > 0

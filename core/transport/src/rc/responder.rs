@@ -190,11 +190,6 @@ impl Responder {
         self.rnr_timer = rnr_timer;
     }
 
-    /// Returns the bytes in use, including heap memory.
-    pub fn state_bytes(&self) -> usize {
-        size_of::<Self>() + self.replay.heap_bytes()
-    }
-
     /// Returns the information for the completion of the message that the last action ends.
     pub fn notice(&self) -> Notice {
         self.notice

@@ -7,9 +7,9 @@ use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, SCRATCH, Verdict, WorkRequest};
 use remora_nic::{Remote, Status};
 use remora_wire::aeth::Kind;
+use remora_wire::prism::Flags;
 use remora_wire::prism::bundle;
 use remora_wire::prism::operation_list::{self, Target};
-use remora_wire::prism::{Flags, Verdict};
 use remora_wire::{Extensions, NakCode, Opcode, atomic_eth, bth, icrc, packet, reth};
 
 use crate::bench::{Bench, all_done, allocate, arms, inline, read, swap, write};

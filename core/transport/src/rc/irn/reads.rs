@@ -227,11 +227,6 @@ impl Reads {
             );
         }
     }
-
-    /// Returns the bytes of heap memory in use.
-    pub fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.ring) + size_of_val(&*self.wide)
-    }
 }
 
 #[cfg(test)]

@@ -667,20 +667,6 @@ impl<D: Copy> Requester<D> {
     pub fn bitmap_bytes(&self) -> [usize; 3] {
         [self.sender.bitmap_bytes(), self.tracker.bitmap_bytes(), self.pending_acks.bitmap_bytes()]
     }
-
-    /// Returns the additional bytes that IRN's numbers occupy in the window of messages.
-    pub fn numbering_bytes(&self) -> usize {
-        let plain = size_of::<Option<Placed<D>>>();
-        self.messages.window.capacity() * (size_of::<Option<Placed<Numbered<D>>>>() - plain)
-    }
-
-    /// Returns the bytes in use, including heap memory.
-    pub fn state_bytes(&self) -> usize {
-        size_of::<Self>()
-            + self.messages.window.heap_bytes()
-            + self.fetches.capacity() * size_of::<Fetch>()
-            + self.bitmap_bytes().iter().sum::<usize>()
-    }
 }
 
 /// Returns the number of response packets of a READ, atomic or PRISM operation.

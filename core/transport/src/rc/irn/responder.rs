@@ -668,11 +668,6 @@ impl Responder {
     pub fn bitmap_bytes(&self) -> [usize; 3] {
         [self.receiver.bitmap_bytes(), self.sender.bitmap_bytes(), self.pending_acks.bitmap_bytes()]
     }
-
-    /// Returns the bytes in use, including heap memory.
-    pub fn state_bytes(&self) -> usize {
-        size_of::<Self>() + self.reads.heap_bytes() + self.bitmap_bytes().iter().sum::<usize>()
-    }
 }
 
 /// Added to the numbers of receive work requests, which start at 0, because the extension from 24 bits may
