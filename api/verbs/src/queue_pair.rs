@@ -270,7 +270,7 @@ impl QueuePair<Ready> {
     /// Posts a PRISM operation. If the two sides did not agree on PRISM ([`QpOptions::prism`]), an operation
     /// other than a plain verb ends with [`Status::LocalQpOperation`](crate::Status::LocalQpOperation).
     ///
-    /// If the status of the completion is success, its `outcome` field holds the [`Outcome`](prism::Verdict).
+    /// If the status of the completion is success, its `outcome` field holds the [`Verdict`](prism::Verdict).
     ///
     /// # Errors
     /// The errors of [`post_send`](QueuePair::post_send).

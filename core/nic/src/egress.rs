@@ -174,8 +174,11 @@ impl QueuePair {
         if !self.may_receive() {
             return None;
         }
-        if let Some(sent) = self.notify_if_due(out, shared) {
-            return Some(sent);
+        if self.cnp_due {
+            let sent = self.notify_peer(out, shared);
+            if let Some(sent) = self.unless_stopped(out, sent) {
+                return Some(sent);
+            }
         }
         let held = self.is_held(now) || STROM && waits_for_bytes(self, now);
         if self.prism.is_some()

@@ -60,15 +60,15 @@ impl<D: Copy> Messages<D> {
         !self.window.is_full() && !self.failing.any()
     }
 
-    /// Appends a message of `packets` packets. If there are none, advances `next_message` over it; `snd_nxt`
-    /// is the next packet in order.
+    /// Appends a message whose packets end before `end`, and advances `write_seq` to `end`. If the message
+    /// has no packets, advances `next_message` over it; `snd_nxt` is the next packet in order.
     #[inline(always)]
-    pub fn append(&mut self, message: Message<D>, packets: u32, snd_nxt: Seq) {
+    pub fn append(&mut self, message: Message<D>, end: Seq, snd_nxt: Seq) {
         let first = self.write_seq;
-        self.write_seq += u64::from(packets);
+        self.write_seq = end;
         self.fetch_messages += u32::from(message.kind.is_fetch());
-        self.window.push(Placed { first, end: self.write_seq, message });
-        if first == self.write_seq {
+        self.window.push(Placed { first, end, message });
+        if first == end {
             self.step_over_local(snd_nxt);
         }
     }

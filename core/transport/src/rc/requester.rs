@@ -176,7 +176,8 @@ impl<D: Copy> Requester<D> {
     pub fn submit(&mut self, message: Message<D>) {
         debug_assert!(self.has_capacity(), "the caller checks the capacity before it submits");
         let packets = message.kind.packets(message.len, self.messages.parameters.mtu);
-        self.messages.append(message, packets, self.sender.snd_nxt);
+        let end = self.messages.write_seq + u64::from(packets);
+        self.messages.append(message, end, self.sender.snd_nxt);
     }
 
     /// Enables PRISM, because the peer agreed on it: allocates memory for the results of operations.

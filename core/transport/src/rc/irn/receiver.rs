@@ -230,8 +230,8 @@ impl Tracker {
         arrival(seq, self.rcv_nxt, self.there.size(), |seq| self.there.get(seq))
     }
 
-    /// Records a packet at [`Arrival::InOrder`] or [`Arrival::Gap`], and advances over all packets that are in
-    /// order then.
+    /// Records a packet at [`Arrival::InOrder`] or [`Arrival::Gap`], and advances over all packets that
+    /// are in order then.
     #[inline]
     pub fn take(&mut self, seq: Seq) {
         debug_assert!(

@@ -182,7 +182,8 @@ impl<D: Copy> Requester<D> {
         let Message { kind, len, fence, solicited, context } = message;
         let context = Numbered { context, responses, number, verdict: 0 };
         let message = Message { kind, len, fence, solicited, context };
-        self.messages.append(message, requests, self.sender.snd_nxt());
+        let end = self.messages.write_seq + u64::from(requests);
+        self.messages.append(message, end, self.sender.snd_nxt());
     }
 
     /// Returns true if a request or an acknowledgement of responses remains to be sent, or a message can be

@@ -45,8 +45,8 @@ pub struct Sender {
     sacked: Bitmap,
     /// One past the largest packet that was ever selectively acknowledged.
     top: Seq,
-    /// Value of `snd_una` at the last rewind caused by a NAK, which happens with go-back-N or when the receiver
-    /// dropped packets.
+    /// Value of `snd_una` at the last rewind caused by a NAK, which happens with go-back-N or when the
+    /// receiver dropped packets.
     returned_at: Option<Seq>,
     cap: u32,
     few: u32,
@@ -340,8 +340,8 @@ impl Sender {
         Timeout::Resend
     }
 
-    /// Restarts from `snd_una` and retransmits all unacknowledged packets in order, because the receiver dropped
-    /// them (RNR).
+    /// Restarts from `snd_una` and retransmits all unacknowledged packets in order, because the receiver
+    /// dropped them (RNR).
     pub fn rewind(&mut self) {
         self.snd_nxt = self.snd_una;
         self.returned_at = None;
