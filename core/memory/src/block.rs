@@ -148,11 +148,12 @@ pub(crate) mod mapped {
         // SAFETY: a new descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // The file is sealed against shrinking: a peer that truncated it would kill this process by SIGBUS.
+        // It is sealed against further seals, by which a peer would make it read-only for others.
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         // SAFETY: the descriptor is ours, and the other arguments are integers.
         let made = unsafe {
             libc::ftruncate(fd.as_raw_fd(), size) == 0
-                && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)
-                    == 0
+                && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) == 0
         };
         if made { share(fd, len) } else { Err(last_error()) }
     }

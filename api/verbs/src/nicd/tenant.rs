@@ -42,16 +42,31 @@ const AWAY: &str = "this queue pair is being connected";
 /// The daemon's reply to a request with the reply's descriptors, or the text of a refusal.
 pub(super) type ReplyResult = Result<(Reply, Vec<OwnedFd>), String>;
 
+/// Memory that the program maps, too. Its pages are freed when this value is dropped, although the program may
+/// keep the descriptor: from then on the kernel charges pages to the program that touches them.
+struct LentMemory(Bytes);
+
+impl Drop for LentMemory {
+    fn drop(&mut self) {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let Some(file) = self.0.fd() else { return };
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // On an error the pages stay for as long as the program keeps the descriptor.
+        let _ = fallocate(file, hole, 0, self.0.len() as u64);
+    }
+}
+
+// The fields of these objects are ordered as they must be dropped: the NIC's part, the memory, the claim.
 struct Region {
     region: MemoryRegion,
-    /// The memory that the program maps.
-    memory: Bytes,
+    memory: LentMemory,
     facts: RegionFacts,
     claim: Claim,
 }
 
 struct Queue {
     cq: CompletionQueue,
+    _memory: LentMemory,
     facts: QueueFacts,
     claim: Claim,
 }
@@ -94,6 +109,7 @@ impl Stage {
 
 struct Pair {
     stage: Stage,
+    _memory: [LentMemory; 2],
     facts: PairFacts,
     claim: Claim,
 }
@@ -437,7 +453,7 @@ impl Tenant {
         let facts =
             RegionFacts { domain: domain_number, key: region.lkey().get(), iova: region.address(), name };
         self.next_address = next.unwrap_or(FIRST_ADDRESS);
-        self.keep_region(Region { region, memory, facts, claim })
+        self.keep_region(Region { region, memory: LentMemory(memory), facts, claim })
     }
 
     fn keep_region(&mut self, region: Region) -> ReplyResult {
@@ -447,7 +463,7 @@ impl Tenant {
     }
 
     fn lend_region(&self, region: &Region) -> ReplyResult {
-        Ok((Reply::Region(region.facts.clone()), vec![descriptor(&region.memory)?]))
+        Ok((Reply::Region(region.facts.clone()), vec![descriptor(&region.memory.0)?]))
     }
 
     fn deregister(&mut self, key: u32) -> Result<(), String> {
@@ -481,7 +497,8 @@ impl Tenant {
         let options = CqOptions { depth, channel, counted, ..CqOptions::default() };
         let cq = CompletionQueue::tagged(&self.context, &options, asked.tag).map_err(words)?;
         let facts = QueueFacts { number: cq.shared().number, tag: asked.tag };
-        let queue = Queue { cq, facts, claim };
+        let memory = LentMemory(cq.ring().bytes().clone());
+        let queue = Queue { cq, _memory: memory, facts, claim };
         let answer = self.lend_queue(&queue);
         self.queues.insert(queue.facts.number, queue);
         answer
@@ -531,7 +548,8 @@ impl Tenant {
         let number = stage.number();
         let agreement = None;
         let facts = PairFacts { number, bell, domain, send_cq, receive_cq, service, options, agreement };
-        let pair = Pair { stage, facts, claim };
+        let memory = stage.rings()?.map(|ring| LentMemory(ring.bytes().clone()));
+        let pair = Pair { stage, _memory: memory, facts, claim };
         let answer = self.lend_pair(&pair);
         self.pairs.insert(pair.facts.number, pair);
         answer

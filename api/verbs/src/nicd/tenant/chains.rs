@@ -8,7 +8,9 @@
 use remora_memory::{Access, Range};
 
 use super::super::message::{CodeOf, CodePart, CreateCode, CreateQp, RegionFacts};
-use super::{AWAY, Region, ReplyResult, Resource, Stage, Tenant, fresh, ring_bytes, unknown, words};
+use super::{
+    AWAY, LentMemory, Region, ReplyResult, Resource, Stage, Tenant, fresh, ring_bytes, unknown, words,
+};
 use crate::QueuePair;
 
 impl Tenant {
@@ -42,7 +44,7 @@ impl Tenant {
         let iova = region.address();
         self.keep_region(Region {
             region,
-            memory,
+            memory: LentMemory(memory),
             facts: RegionFacts { domain, key, iova, name: String::new() },
             claim,
         })
