@@ -12,7 +12,9 @@ export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 ALL = --package remora-cli --package remora-store-cli --package remora-sim-cli --package remora-lab-cli
 # Users' kernels as WebAssembly are measured beside native ones, too.
 BENCH = $(CARGO) run --release --quiet --package remora-lab-cli --features wasm -- bench
-CHECKS = fmt tidy deny clippy unit abuse programs start interop doc docs models fuzz miri
+CHECKS = fmt tidy deny clippy unit abuse programs start interop doc docs
+# Each builds the crates again with its own flags.
+DEEP_CHECKS = models fuzz miri
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
@@ -31,9 +33,9 @@ setup-bench: ## install what the benchmarks compare with: memcached, redis, etcd
 test: ## everything that must hold before a change lands, and what each check took
 	@scripts/checks setup $(CHECKS)
 
-nightly: ## the same with all seeds, every fuzzer for a minute, planted faults and clean roots; notes date and commit in .ci/nightly
+nightly: ## the same with all seeds, loom, Miri, every fuzzer for a minute, planted faults and clean roots; notes date and commit in .ci/nightly
 	@git diff --quiet HEAD || { echo "nightly: commit your changes first, so that the commit it notes is what ran" >&2; exit 1; }
-	@REMORA_WHOLE=1 FUZZ_SECONDS=60 scripts/checks setup $(CHECKS)
+	@REMORA_WHOLE=1 FUZZ_SECONDS=60 scripts/checks setup $(CHECKS) $(DEEP_CHECKS)
 	@scripts/planted
 	@$(MAKE) roots
 	@echo "$$(date -u +%F) $$(git rev-parse --short=12 HEAD)" > .ci/nightly
@@ -52,6 +54,7 @@ deny: ## licences, sources and security advisories of third-party crates, by den
 
 clippy:
 	$(CARGO) clippy --workspace --all-targets --features remora-lab-cli/wasm -- -D warnings
+	$(CARGO) check --quiet --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)/fuzz-check
 
 unit: ## all tests but the documentation's
 	@scripts/unit
@@ -84,12 +87,15 @@ models: ## the concurrent parts under loom
 	@scripts/models
 
 miri: ## the bytes of the crates with unsafe code, under Miri
+	@scripts/setup nightly
 	@MIRI_LIMIT=$(MIRI_LIMIT) scripts/miri
 
 fuzz: ## each fuzzer for FUZZ_SECONDS (5) from its saved corpus, and the canary that must fail
+	@scripts/setup nightly
 	@scripts/fuzz
 
-fuzz-soak: setup ## ten million executions of each fuzzer: hours
+fuzz-soak: ## ten million executions of each fuzzer: hours
+	@scripts/setup nightly
 	@scripts/fuzz soak
 
 planted: ## faults planted in the NIC, each of which its fuzzer must find within 50,000 executions

@@ -188,10 +188,16 @@ fn explore(settings: &Settings, packets: u64, cap: u32) -> usize {
     seen.len()
 }
 
+/// Returns packets and cap of each search: that of four packets only with `REMORA_WHOLE` (`make nightly`
+/// sets it).
+fn sizes() -> &'static [(u64, u32)] {
+    if std::env::var_os("REMORA_WHOLE").is_some() { &[(3, 3), (4, 2)] } else { &[(3, 3)] }
+}
+
 #[test]
 fn every_history_of_a_sender_and_a_receiver_ends_with_everything_once_and_in_order() {
     for recovery in [Recovery::Selective, Recovery::HeadOnly, Recovery::GoBackN] {
-        for (packets, cap) in [(3, 3), (4, 2)] {
+        for &(packets, cap) in sizes() {
             let states = explore(&Settings { recovery, ..Settings::default() }, packets, cap);
             assert!(states > 1_000, "{states} states: the link does not lose, duplicate or reorder packets");
         }
@@ -200,6 +206,8 @@ fn every_history_of_a_sender_and_a_receiver_ends_with_everything_once_and_in_ord
 
 #[test]
 fn the_same_when_packets_that_arrived_leave_the_cap_or_the_oldest_is_sent_again_whatever_arrived() {
-    explore(&Settings { sacked_leave: true, ..Settings::default() }, 4, 2);
-    explore(&Settings { eager: true, ..Settings::default() }, 4, 2);
+    for &(packets, cap) in sizes() {
+        explore(&Settings { sacked_leave: true, ..Settings::default() }, packets, cap);
+        explore(&Settings { eager: true, ..Settings::default() }, packets, cap);
+    }
 }

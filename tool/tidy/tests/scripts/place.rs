@@ -20,7 +20,7 @@ impl Drop for Place {
 impl Place {
     /// Creates a folder with the given programs of the system; `tools` has their names, separated by blanks.
     pub fn new(tools: &str, name: &str) -> Place {
-        let place = Place(std::env::temp_dir().join(format!("remora-script-{}-{name}", std::process::id())));
+        let place = Place(tempfile::Builder::new().prefix(name).tempdir().expect("a folder").keep());
         fs::create_dir_all(place.0.join("tools")).unwrap();
         for tool in tools.split(' ') {
             symlink(format!("/usr/bin/{tool}"), place.0.join("tools").join(tool)).unwrap();
