@@ -56,7 +56,7 @@ fn program(headers: &Headers) -> String {
 
 fn compare(headers: &Headers) {
     let library = headers.library;
-    let folder = std::env::temp_dir().join(format!("remora-layout-{library}-{}", std::process::id()));
+    let folder = tempfile::tempdir().expect("a folder").keep();
     std::fs::create_dir_all(&folder).unwrap();
     let source = folder.join("layout.c");
     let binary = folder.join("layout");

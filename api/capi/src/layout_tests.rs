@@ -119,7 +119,7 @@ fn the_headers_are_c11_and_cpp17_and_their_structures_are_those_of_the_library()
     let layout = layout();
     let headers = "#include <remora/rma.h>\n#include <remora/strom.h>\n#include <stdio.h>\n";
     let text = format!("{headers}int main(void) {{\n{}}}\n", layout.code);
-    let folder = std::env::temp_dir().join(format!("remora-{}-layout", std::process::id()));
+    let folder = tempfile::tempdir().expect("a folder").keep();
     std::fs::create_dir_all(&folder).unwrap();
     for (compiler, standard, ending) in [("cc", "-std=c11", "c"), ("c++", "-std=c++17", "cc")] {
         let (source, program) =

@@ -365,7 +365,8 @@ fn a_child_neither_listens_nor_stops_its_parents_listener() {
 #[test]
 fn a_child_ends_neither_its_parents_daemon_nor_its_attachment() {
     let _alone = alone();
-    let path = std::env::temp_dir().join(format!("remora-forks-{}.sock", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nicd.sock");
     let mut daemon = Some(Daemon::open(&Device::shm(), &path, &Options::default()).unwrap());
     let context = Device::nicd(&path).open().unwrap();
     let domain = context.alloc_pd().unwrap();

@@ -277,6 +277,6 @@ fn a_verb_in_steady_state_allocates_nothing() {
         rounds_of_kernels(&device);
         rounds_of_rma(&device);
     }
-    let Some(veth) = Veth::new() else { return };
+    let veth = remora_netns::require!(Veth::new());
     rounds([0, 1].map(|end| veth.open(end, &Device::xdp(veth.interface(end), None))));
 }

@@ -252,11 +252,11 @@ fn branches_times_locals_and_loops_are_bounded() {
 
 /// Reruns a test of this file in a process limited to 4 GB of address space.
 ///
-/// Returns true in that process, so that the test continues with its body.
-fn confined(name: &str) -> bool {
+/// Calls `body` in that process.
+fn confined(name: &str, body: impl FnOnce()) {
     const INSIDE: &str = "REMORA_TEST_FEW_ADDRESSES";
     if std::env::var_os(INSIDE).is_some() {
-        return true;
+        return body();
     }
     let script = "ulimit -v 4000000 && exec \"$0\" --exact \"$1\" --test-threads 1";
     let me = std::env::current_exe().unwrap();
@@ -267,35 +267,32 @@ fn confined(name: &str) -> bool {
         "{out}{}",
         String::from_utf8_lossy(&ran.stderr)
     );
-    false
 }
 
 #[test]
 fn many_small_kernels_run_where_addresses_are_few() {
-    if !confined("many_small_kernels_run_where_addresses_are_few") {
-        return;
-    }
-    // Memories of 64 KiB that may grow, and that may not.
-    for (memory, count) in [("1", 64), ("1 1", 2000)] {
-        let wasm = text::with_memory(memory, "", DONE);
-        let module = Module::new(&wasm, Limits::default()).unwrap();
-        let mut lanes = module.lanes(count).unwrap();
-        let mut bench = Bench::new(1, &arms()[0]);
-        bench.deploy(lanes.split_off(count - 1));
-        bench.rpc(OPCODE, 1, b"step");
-        assert_eq!(bench.run()[&1].status, Status::DONE);
-    }
+    confined("many_small_kernels_run_where_addresses_are_few", || {
+        // Memories of 64 KiB that may grow, and that may not.
+        for (memory, count) in [("1", 64), ("1 1", 2000)] {
+            let wasm = text::with_memory(memory, "", DONE);
+            let module = Module::new(&wasm, Limits::default()).unwrap();
+            let mut lanes = module.lanes(count).unwrap();
+            let mut bench = Bench::new(1, &arms()[0]);
+            bench.deploy(lanes.split_off(count - 1));
+            bench.rpc(OPCODE, 1, b"step");
+            assert_eq!(bench.run()[&1].status, Status::DONE);
+        }
+    });
 }
 
 #[test]
 fn hostile_modules_are_compiled_where_addresses_are_few() {
-    if !confined("hostile_modules_are_compiled_where_addresses_are_few") {
-        return;
-    }
-    for (name, fields) in hostile() {
-        let compiled = Module::new(&module(&fields, "i32.const 0"), Limits::default());
-        assert_eq!(compiled.err(), None, "{name}");
-    }
+    confined("hostile_modules_are_compiled_where_addresses_are_few", || {
+        for (name, fields) in hostile() {
+            let compiled = Module::new(&module(&fields, "i32.const 0"), Limits::default());
+            assert_eq!(compiled.err(), None, "{name}");
+        }
+    });
 }
 
 /// Returns modules within all bounds that need much compilation time.

@@ -630,6 +630,7 @@ fn fitted(config: remora_nic::Config, port: &(impl Port + Attach)) -> remora_nic
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn a_thread_that_panics_is_noticed_and_does_not_hang_the_end() {
@@ -638,7 +639,9 @@ mod tests {
         let mut threads = Threads::default();
         threads.spawn("fine".to_owned(), &waker, || Ok(())).unwrap();
         threads.spawn("sick".to_owned(), &waker, || panic!("on purpose")).unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
         while !threads.failed.load(Ordering::Acquire) {
+            assert!(Instant::now() < until, "the panic of a thread is not noticed");
             std::thread::yield_now();
         }
         threads.end();

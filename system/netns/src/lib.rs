@@ -2,7 +2,7 @@
 //! and TCP ports that no other test uses.
 //!
 //! A [`Namespace`] is deleted when its value is dropped. Creating one requires root (CAP_SYS_ADMIN) and
-//! iproute2; a test that cannot create one prints the reason with [`or_skip`] and ends. If a process is
+//! iproute2; a test that cannot create one is reported by [`require!`]. If a process is
 //! killed, its namespaces stay until another process creates one.
 //!
 //! ```no_run
@@ -17,15 +17,16 @@
 //! ```
 
 mod error;
+mod requirement;
 mod stale;
 mod tcp_port;
 
 pub use error::Error;
+pub use requirement::{LIST, REQUIRE, not_run};
 pub use tcp_port::free_port;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -65,20 +66,6 @@ pub fn enter(name: &str) -> Result<(), Error> {
     let space = File::open(format!("/run/netns/{name}")).map_err(refused)?;
     move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
         .map_err(|errno| refused(errno.into()))
-}
-
-/// Returns the value of `made`, or `None` if it is an error. The reason is then printed to standard error
-/// directly, because the test harness captures a test's output.
-pub fn or_skip<T>(made: Result<T, Error>) -> Option<T> {
-    let error = match made {
-        Ok(made) => return Some(made),
-        Err(error) => error,
-    };
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("a test");
-    let _ =
-        writeln!(std::io::stderr(), "{test}: not run between network namespaces, which needs root: {error}");
-    None
 }
 
 /// A named network namespace with loopback up. It is deleted when the value is dropped.

@@ -1,10 +1,10 @@
 //! Namespaces, veth pairs and bridges of the kernel.
 
-use remora_netns::{Error, Namespace, ip, or_skip};
+use remora_netns::{Error, Namespace, ip};
 use std::net::UdpSocket;
 
-fn spaces() -> Option<[Namespace; 2]> {
-    or_skip(Namespace::new("near").and_then(|near| Ok([near, Namespace::new("far")?])))
+fn spaces() -> Result<[Namespace; 2], Error> {
+    Ok([Namespace::new("near")?, Namespace::new("far")?])
 }
 
 /// Checks that a datagram from 10.1.0.1 to 10.1.0.2 arrives.
@@ -24,7 +24,7 @@ fn set_up(space: &Namespace, interface: &str, address: &str) {
 
 #[test]
 fn a_veth_pair_carries_datagrams_and_goes_with_its_namespaces() {
-    let Some([near, far]) = spaces() else { return };
+    let [near, far] = remora_netns::require!(spaces());
     near.add_veth("eth0", &far, "eth1", "mtu 3000").expect("a pair");
     set_up(&near, "eth0", "10.1.0.1");
     set_up(&far, "eth1", "10.1.0.2");
@@ -39,7 +39,7 @@ fn a_veth_pair_carries_datagrams_and_goes_with_its_namespaces() {
 
 #[test]
 fn hosts_on_a_bridge_reach_each_other() {
-    let Some([near, far]) = spaces() else { return };
+    let [near, far] = remora_netns::require!(spaces());
     let hub = Namespace::new("hub").expect("as the others");
     hub.add_bridge("bridge0").expect("a bridge");
     for (port, host, address) in [("port0", &near, "10.1.0.1"), ("port1", &far, "10.1.0.2")] {
@@ -53,7 +53,7 @@ fn hosts_on_a_bridge_reach_each_other() {
 
 #[test]
 fn a_refusal_names_the_command() {
-    let Some([near, _far]) = spaces() else { return };
+    let [near, _far] = remora_netns::require!(spaces());
     let error = near.ip("link set eth7 up").expect_err("a missing interface");
     assert!(
         matches!(&error, Error::Refused { command, .. } if command.contains("link set eth7 up")),

@@ -42,7 +42,10 @@ fn with_peer() -> (ShmPort, Process) {
 fn with_peer_that(forks: bool) -> (ShmPort, Process) {
     let listener = Listener::new(DEFAULT_GEOMETRY, Admit::SameUser).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "peer_process", "--nocapture"]).env(NAME, listener.name()).stdout(Stdio::null());
+    command
+        .args(["--ignored", "--exact", "peer_process", "--nocapture"])
+        .env(NAME, listener.name())
+        .stdout(Stdio::null());
     if forks {
         command.env(FORKS, "").stdin(Stdio::piped());
     }
@@ -57,10 +60,9 @@ fn with_peer_that(forks: bool) -> (ShmPort, Process) {
 
 /// The peer process. It sends each frame back with its bytes reversed, until it receives "bye".
 #[test]
+#[ignore = "the entry point of a process that another test starts"]
 fn peer_process() {
-    let Ok(name) = std::env::var(NAME) else {
-        return;
-    };
+    let name = std::env::var(NAME).expect("set by the test that starts this process");
     let mut port = port(connect(&name, Admit::SameUser, Duration::from_secs(10)).unwrap());
     if std::env::var(FORKS).is_ok() {
         // SAFETY: the child calls only read and _exit. It lives until the test closes the pipe.
@@ -154,9 +156,7 @@ fn a_killed_peer_is_lost_and_its_frames_are_dropped() {
 /// The child has inherited the link's socket and memory, so the socket does not hang up when the peer dies.
 #[test]
 fn a_killed_peer_is_lost_though_a_child_of_it_lives() {
-    if !peers_processes_can_be_watched() {
-        return;
-    }
+    remora_netns::require!(peers_processes_can_be_watched(), "the kernel has no SO_PEERPIDFD");
     let (mut port, mut child) = with_peer_that(true);
     send(&mut port, &frame(1));
     while port.receive(1, &mut |_| {}) == 0 {}

@@ -69,9 +69,7 @@ fn send(port: &mut impl Egress, peer: Peer, mark: IpFields, byte: u8, len: usize
 /// showed fields that were not sent.
 #[test]
 fn a_capture_shows_every_byte_that_the_kernel_puts_on_the_wire() {
-    if !possible() {
-        return;
-    }
+    remora_netns::require!(possible());
     let _own = own_namespace();
     let mut tun = Tun::new("wire3", &["10.95.0.1/24", "fd95::1/64"]);
     for (local, far) in [("10.95.0.1:4791", "10.95.0.2:4000"), ("[fd95::1]:4791", "[fd95::2]:4000")] {

@@ -44,9 +44,7 @@ fn bth(psn: u32) -> bth::Repr {
 
 #[test]
 fn on_the_wire_frame_k_of_a_train_has_identification_k_and_its_icrc_is_right() {
-    if !possible() {
-        return;
-    }
+    remora_netns::require!(possible());
     let _own = own_namespace();
     let mut tun = Tun::new("wire0", &["10.99.0.1/24", "fd99::1/64"]);
     let hosts = [("10.99.0.1:4791", "10.99.0.2:4791"), ("[fd99::1]:4791", "[fd99::2]:4791")];
@@ -87,9 +85,7 @@ fn on_the_wire_frame_k_of_a_train_has_identification_k_and_its_icrc_is_right() {
 
 #[test]
 fn frames_with_any_identification_and_with_zero_udp_checksums_come_in() {
-    if !possible() {
-        return;
-    }
+    remora_netns::require!(possible());
     let _own = own_namespace();
     let mut tun = Tun::new("wire1", &["10.98.0.1/24", "fd98::1/64"]);
     for (local, far) in [("10.98.0.1:4791", "10.98.0.2:53000"), ("[fd98::1]:4791", "[fd98::2]:53000")] {
@@ -120,9 +116,7 @@ fn frames_with_any_identification_and_with_zero_udp_checksums_come_in() {
 
 #[test]
 fn a_full_kernel_queue_loses_nothing() {
-    if !possible() {
-        return;
-    }
+    remora_netns::require!(possible());
     let _own = own_namespace();
     let mut tun = Tun::new("wire2", &["10.97.0.1/24"]);
     // On a slow device, frames stay accounted to the socket until they have been sent.
@@ -153,9 +147,7 @@ fn a_full_kernel_queue_loses_nothing() {
 
 #[test]
 fn two_namespaces_over_veth() {
-    if !possible() {
-        return;
-    }
+    remora_netns::require!(possible());
     let _own = own_namespace();
     let (ready, far_thread) = mpsc::channel();
     let (go, went) = mpsc::channel::<()>();

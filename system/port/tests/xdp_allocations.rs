@@ -40,9 +40,7 @@ static COUNTING: Counting = Counting;
 
 #[test]
 fn frames_pass_without_an_allocation() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let [near, far] = network::veth_pair(1500, "");
     let open =
         |name| XdpPort::open(name, None, &Options::default()).unwrap_or_else(|error| panic!("{error}"));

@@ -48,9 +48,7 @@ fn until_sent_to(port: &mut XdpPort, peer: Peer, expected: [u8; 6]) {
 
 #[test]
 fn a_neighbour_nobody_has_asked_for_is_asked_for_by_the_first_frame() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     for [own, far] in [["10.90.0.1", "10.90.0.2"], ["fd90::1", "fd90::2"]] {
         let (mut port, far_mac) = near(&spaces, own);
@@ -68,9 +66,7 @@ fn a_neighbour_nobody_has_asked_for_is_asked_for_by_the_first_frame() {
 
 #[test]
 fn whoever_waits_for_the_way_loses_nothing() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     let (mut port, far_mac) = near(&spaces, "10.90.0.1");
     port.resolver().wait(at("10.90.0.2"), PATIENCE).unwrap_or_else(|error| panic!("{error}"));
@@ -83,9 +79,7 @@ fn whoever_waits_for_the_way_loses_nothing() {
 
 #[test]
 fn a_neighbour_that_moves_is_followed() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     let (mut port, far_mac) = near(&spaces, "10.90.0.1");
     let peer = port.peer(at("10.90.0.2")).unwrap();
@@ -102,9 +96,7 @@ fn a_neighbour_that_moves_is_followed() {
 
 #[test]
 fn a_stale_neighbour_is_used_and_the_kernel_asks_whether_it_is_there() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     // Makes the kernel ask at once instead of after five seconds.
     std::fs::write("/proc/sys/net/ipv4/neigh/near0/delay_first_probe_time", "0").unwrap();
@@ -119,9 +111,7 @@ fn a_stale_neighbour_is_used_and_the_kernel_asks_whether_it_is_there() {
 
 #[test]
 fn frames_to_other_networks_go_to_the_gateway() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     let (mut port, far_mac) = near(&spaces, "10.90.0.1");
     assert_eq!(port.peer(at("10.91.7.7")), Err(PeerError::NoRoute(at("10.91.7.7"))));
@@ -140,9 +130,7 @@ fn frames_to_other_networks_go_to_the_gateway() {
 
 #[test]
 fn what_cannot_be_reached_by_this_interface_is_told() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     ip("link add side0 type veth peer name side1");
     ip("address add 10.95.0.1/24 dev side0");
@@ -177,9 +165,7 @@ fn what_cannot_be_reached_by_this_interface_is_told() {
 /// Adds an address whose duplicate address detection takes time, and opens a port with it at once.
 #[test]
 fn an_own_address_that_is_still_checked_is_waited_for() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     spaces[0].enter();
     spaces[0].check_addresses("near0", true);
@@ -201,9 +187,7 @@ fn own_of(text: &str) -> IpAddr {
 
 #[test]
 fn an_own_address_that_another_machine_has_is_told() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     spaces[1].enter();
     ip("address add fd91::1/64 dev far0 nodad");
@@ -221,9 +205,7 @@ fn an_own_address_that_another_machine_has_is_told() {
 /// the peer answers.
 #[test]
 fn a_peer_whose_link_comes_up_late_and_whose_address_is_still_checked_is_waited_for() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     spaces[1].enter();
     spaces[1].check_addresses("far0", true);
@@ -247,9 +229,7 @@ fn a_peer_whose_link_comes_up_late_and_whose_address_is_still_checked_is_waited_
 
 #[test]
 fn a_full_table_of_peers_refuses_only_new_ones() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     spaces[0].enter();
     let mut port = XdpPort::open("near0", None, &Options { max_peers: 2, ..Options::default() }).unwrap();
@@ -262,9 +242,7 @@ fn a_full_table_of_peers_refuses_only_new_ones() {
 
 #[test]
 fn link_local_addresses_are_reached_on_the_ports_own_interface() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     for (space, name, number) in [(&spaces[1], "far0", 2), (&spaces[0], "near0", 1)] {
         space.enter();

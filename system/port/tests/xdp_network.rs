@@ -93,9 +93,7 @@ const HOSTS: [[&str; 2]; 2] = [["10.90.0.1", "10.90.0.2"], ["fd90::1", "fd90::2"
 
 #[test]
 fn whole_frames_pass_in_order_over_both_families_and_modes() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     for (hosts, mode) in [
         (HOSTS[0], Mode::Native),
         (HOSTS[1], Mode::Native),
@@ -143,9 +141,7 @@ fn whole_frames_pass_in_order_over_both_families_and_modes() {
 
 #[test]
 fn the_bytes_on_the_wire_are_the_nics_but_for_the_mac_addresses() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let mut pair = Pair::new(HOSTS[0], &Options::default());
     let macs = pair.ports.each_ref().map(|port| port.attachment().interface().mac);
     let mut transport = [0u8; 32];
@@ -168,9 +164,7 @@ fn the_bytes_on_the_wire_are_the_nics_but_for_the_mac_addresses() {
 
 #[test]
 fn everything_that_is_not_ours_reaches_the_kernel() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let pair = Pair::new(HOSTS[0], &Options::default());
     let [near, far] = &pair.spaces;
     far.enter();
@@ -204,9 +198,7 @@ fn everything_that_is_not_ours_reaches_the_kernel() {
 
 #[test]
 fn the_kernel_hears_us_and_we_hear_the_kernel() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     let far = &spaces[1];
     for [own, kernel] in HOSTS {
@@ -257,9 +249,7 @@ fn the_kernel_hears_us_and_we_hear_the_kernel() {
 
 #[test]
 fn what_one_bit_changes_is_seen_by_the_icrc_whatever_the_identification() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let mut pair = Pair::new(HOSTS[0], &Options::default());
     let packet = remora_wire::Packet {
         bth: remora_wire::bth::Repr::new(
@@ -300,9 +290,7 @@ fn what_one_bit_changes_is_seen_by_the_icrc_whatever_the_identification() {
 
 #[test]
 fn a_port_reaches_itself() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "");
     let mut port = open("near0", "10.90.0.1", &Options { send_frames: 64, ..Options::default() });
     let route = Route::new(port.endpoint(), port.endpoint());
@@ -327,9 +315,7 @@ fn a_port_reaches_itself() {
 
 #[test]
 fn what_nobody_takes_is_dropped_by_the_kernel_and_told_and_the_port_goes_on() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let options = Options { receive_frames: 64, send_frames: 128, ..Options::default() };
     let mut pair = Pair::new(HOSTS[0], &options);
     for number in 0..200u32 {
@@ -351,9 +337,7 @@ fn what_nobody_takes_is_dropped_by_the_kernel_and_told_and_the_port_goes_on() {
 
 #[test]
 fn frames_that_can_never_leave_are_dropped_and_counted_and_hold_nothing_up() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let mut pair = Pair::new(HOSTS[0], &Options::default());
     let route = pair.route(0);
     let longest = pair.ports[0].max_transport_bytes();
@@ -379,9 +363,7 @@ fn frames_that_can_never_leave_are_dropped_and_counted_and_hold_nothing_up() {
 
 #[test]
 fn an_interface_that_goes_down_loses_frames_and_carries_them_again_when_it_is_up() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let mut pair = Pair::new(HOSTS[0], &Options { send_frames: 64, ..Options::default() });
     ip("link set near0 down");
     let mut accepted = 0;
@@ -404,9 +386,7 @@ fn an_interface_that_goes_down_loses_frames_and_carries_them_again_when_it_is_up
 
 #[test]
 fn jumbo_interfaces_carry_frames_as_long_as_a_chunk() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let mut pair = Pair::over(veth_pair(3000, ""), HOSTS[0], &Options::default());
     assert_eq!(pair.ports[0].max_transport_bytes(), 3000 - 28);
     let longest = vec![6; 3000 - 28];
@@ -424,9 +404,7 @@ fn jumbo_interfaces_carry_frames_as_long_as_a_chunk() {
 
 #[test]
 fn all_receive_queues_are_served_and_a_sleeper_can_wait_for_each() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let spaces = veth_pair(1500, "numrxqueues 4 numtxqueues 4");
     let mut attachment = Attachment::open("near0", None, &Options::default()).unwrap();
     assert_eq!(attachment.queues().len(), 4);
@@ -473,9 +451,7 @@ fn all_receive_queues_are_served_and_a_sleeper_can_wait_for_each() {
 /// from a closed AF_XDP socket late: after more than three seconds on a busy machine.
 #[test]
 fn a_nic_that_is_opened_again_at_once_finds_everything_free() {
-    if !network::possible() {
-        return;
-    }
+    remora_netns::require!(network::possible());
     let _spaces = veth_pair(1500, "");
     for _ in 0..30 {
         drop(open("near0", "10.90.0.1", &Options::default()));

@@ -8,8 +8,9 @@ use crate::tokens::{Scope, is_ident, is_punct, line, test_modules, walk};
 use crate::tree::File;
 
 /// The files that may read variables. The preload library reads its own, because it depends on no other
-/// crate.
-const READERS: [&str; 2] = ["api/broker/src/environment.rs", "api/paths/src/rewrite.rs"];
+/// crate. The requirements of tests are part of no library.
+const READERS: [&str; 3] =
+    ["api/broker/src/environment.rs", "api/paths/src/rewrite.rs", "system/netns/src/requirement.rs"];
 /// The folders whose crates are part of the drop-in libraries, in addition to the crate `fault`.
 const LINKED: [&str; 4] = ["core", "program", "system", "api"];
 /// The functions of `std::env` that read a variable; `temp_dir` is one of them.

@@ -21,6 +21,7 @@ pub mod names;
 pub mod plain;
 pub mod planted;
 pub mod purity;
+pub mod silent;
 pub mod tokens;
 pub mod tree;
 pub mod unsafety;

@@ -4,7 +4,7 @@
 use remora_tidy::tree::{self, File};
 use remora_tidy::{
     Fault, arguments, attributes, cycles, docs, drawing, environment, glossary, layers, lengths, listing,
-    names, plain, planted, purity, unsafety, words,
+    names, plain, planted, purity, silent, unsafety, words,
 };
 use std::sync::LazyLock;
 
@@ -210,4 +210,9 @@ fn an_import_shows_even_in_code_that_nothing_calls() {
     assert!(rustc.arg(&module).args(purity::LINK_WHOLE).arg(&source).status().expect("rustc runs").success());
     let face = purity::face(&std::fs::read(&module).expect("built")).expect("a wasm module");
     assert_eq!(face.imports, ["env.now"]);
+}
+
+#[test]
+fn no_test_passes_without_having_run() {
+    holds(silent::early_returns(&FILES));
 }

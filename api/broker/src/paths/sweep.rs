@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn the_folder_of_a_killed_broker_goes_and_that_of_a_running_one_stays() {
-        let temporary = std::env::temp_dir().join(format!("remora-sweep-{}", std::process::id()));
+        let temporary = tempfile::tempdir().expect("a folder").keep();
         let make = |name: &str| {
             let folder = temporary.join(format!("{BEGIN}{name}"));
             fs::create_dir_all(&folder).unwrap();

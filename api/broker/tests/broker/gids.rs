@@ -2,28 +2,26 @@
 
 use remora_broker::client::{self, Options as ClientOptions, Paths, PortEvents, Range, Watch};
 use remora_broker::{Broker, GIDS, GidEntry, Options};
-use remora_netns::{Namespace, or_skip};
+use remora_netns::{Error, Namespace};
 use remora_verbs::Counters;
 use std::sync::mpsc::{Receiver, channel};
 
 use crate::{at, never, report};
 
 /// A host with a loopback interface, and one more interface that is up.
-fn host() -> Option<[Namespace; 2]> {
-    let made = Namespace::new("near").and_then(|near| {
-        let far = Namespace::new("far")?;
-        near.add_veth("eth0", &far, "eth0", "")?;
-        near.ip("link set eth0 addrgenmode none")?;
-        for (end, interface) in [(&near, "lo"), (&far, "eth0"), (&near, "eth0")] {
-            end.ip(&format!("link set {interface} up"))?;
-        }
-        near.ip("address add 10.98.3.1/24 dev eth0")?;
-        near.ip("address add fd98:3::1/64 dev eth0 nodad")?;
-        near.ip("address add fe80::7/64 dev eth0 nodad")?;
-        near.wait_until_up("eth0")?;
-        Ok([near, far])
-    });
-    or_skip(made)
+fn host() -> Result<[Namespace; 2], Error> {
+    let near = Namespace::new("near")?;
+    let far = Namespace::new("far")?;
+    near.add_veth("eth0", &far, "eth0", "")?;
+    near.ip("link set eth0 addrgenmode none")?;
+    for (end, interface) in [(&near, "lo"), (&far, "eth0"), (&near, "eth0")] {
+        end.ip(&format!("link set {interface} up"))?;
+    }
+    near.ip("address add 10.98.3.1/24 dev eth0")?;
+    near.ip("address add fd98:3::1/64 dev eth0 nodad")?;
+    near.ip("address add fe80::7/64 dev eth0 nodad")?;
+    near.wait_until_up("eth0")?;
+    Ok([near, far])
 }
 
 fn everything() -> ClientOptions {
@@ -65,7 +63,7 @@ impl WatchingProgram {
 /// with several did not follow the port.
 #[test]
 fn all_addresses_stand_in_order_and_an_index_stays_with_its_address() {
-    let Some([near, _far]) = host() else { return };
+    let [near, _far] = remora_netns::require!(host());
     near.inside(|| {
         let address = "127.0.0.1:0";
         let _broker = Broker::open(at(address), &Options::default()).unwrap();
@@ -140,7 +138,7 @@ fn chosen_scope(host: &Namespace) -> String {
 
 #[test]
 fn the_table_takes_so_many_addresses_and_goes_on_when_one_goes() {
-    let Some([near, _far]) = host() else { return };
+    let [near, _far] = remora_netns::require!(host());
     near.inside(|| {
         let address = "10.98.3.1:0";
         let _broker = Broker::open(at(address), &Options::default()).unwrap();
@@ -169,7 +167,7 @@ fn the_table_takes_so_many_addresses_and_goes_on_when_one_goes() {
 
 #[test]
 fn an_address_that_another_broker_has_is_left_to_it() {
-    let Some([near, _far]) = host() else { return };
+    let [near, _far] = remora_netns::require!(host());
     near.inside(|| {
         let _other = Broker::open(at("10.98.3.1:0"), &Options::default()).unwrap();
         let _taken = std::net::UdpSocket::bind("[fd98:3::1]:4791").unwrap();

@@ -59,10 +59,11 @@ impl Drop for Guest {
     }
 }
 
-/// The entry point of a guest; without an address it does nothing.
+/// The entry point of a guest.
 #[test]
+#[ignore = "the entry point of a process that another test starts"]
 fn a_guest() {
-    let Ok(address) = std::env::var(ADDRESS) else { return };
+    let address = std::env::var(ADDRESS).expect("set by the test that starts this process");
     let address = at(&address);
     let mut kept = Vec::new();
     let mut ranges = Vec::new();

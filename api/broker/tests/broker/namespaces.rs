@@ -2,7 +2,7 @@
 
 use remora_broker::client;
 use remora_broker::{Broker, Options, SteeredBy};
-use remora_netns::{Namespace, or_skip};
+use remora_netns::{Namespace, require};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -16,10 +16,8 @@ const NOBODY: &str = "61001";
 
 /// The entry point of an unprivileged user's process in a namespace where only the loopback interface is up.
 #[test]
+#[ignore = "the entry point of a process that another test starts"]
 fn only_loopback() {
-    if std::env::var_os("REMORA_TEST_LOOPBACK").is_none() {
-        return;
-    }
     for address in ["127.0.0.1:0", "[::1]:0"] {
         for steered in [SteeredBy::Kernel, SteeredBy::Reader] {
             let tally = two_programs_work(address, &Options { steered, ..Options::default() });
@@ -33,7 +31,7 @@ fn only_loopback() {
 /// Runs a test of this binary in a shell, with the command words `before`.
 fn shell(before: &[&str], test: &str, variable: &str) -> std::process::Output {
     let own = std::env::current_exe().unwrap();
-    let script = format!("ip link set lo up && exec {} --exact {test} --nocapture", own.display());
+    let script = format!("ip link set lo up && exec {} --ignored --exact {test} --nocapture", own.display());
     let mut command = Command::new(before[0]);
     command.args(&before[1..]).args(["sh", "-c", &script]).env(variable, "1");
     command.output().unwrap()
@@ -45,10 +43,7 @@ fn an_unprivileged_user_shares_loopback_addresses_in_a_fresh_namespace_over_both
     let user = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "unshare", "-Urn"];
     let before = if privileged { &user[..] } else { &user[6..] };
     let allowed = Command::new(before[0]).args(&before[1..]).arg("true").output().unwrap();
-    if !allowed.status.success() {
-        eprintln!("not run: {}", String::from_utf8_lossy(&allowed.stderr));
-        return;
-    }
+    require!(allowed.status.success(), String::from_utf8_lossy(&allowed.stderr));
     let output = shell(before, "namespaces::only_loopback", "REMORA_TEST_LOOPBACK");
     let out = String::from_utf8_lossy(&output.stdout);
     assert!(out.contains("worked as user"), "{out}{}", String::from_utf8_lossy(&output.stderr));
@@ -56,8 +51,9 @@ fn an_unprivileged_user_shares_loopback_addresses_in_a_fresh_namespace_over_both
 
 /// The entry point of a process that tries to reach the broker of another user.
 #[test]
+#[ignore = "the entry point of a process that another test starts"]
 fn as_another_user() {
-    let Ok(address) = std::env::var("REMORA_TEST_STRANGER") else { return };
+    let address = std::env::var("REMORA_TEST_STRANGER").expect("set by the test that starts this process");
     match client::open(at(&address), &never()) {
         Ok(range) => println!("admitted to range {}", range.number()),
         Err(error) => println!("told: {error}"),
@@ -69,17 +65,14 @@ fn nobody_hears(address: &str) -> String {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
     command.arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "namespaces::as_another_user", "--nocapture"]);
+    command.args(["--ignored", "--exact", "namespaces::as_another_user", "--nocapture"]);
     let output = command.env("REMORA_TEST_STRANGER", address).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
 fn a_program_of_another_user_is_told_what_to_do_and_an_allowed_one_is_admitted() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("not run: only root can run programs of two users");
-        return;
-    }
+    require!(rustix::process::geteuid().is_root(), "only root can run programs of two users");
     let _broker = Broker::open(at("127.95.0.1:0"), &Options::default()).unwrap();
     let told = nobody_hears("127.95.0.1:0");
     assert!(told.contains("does not admit user 61001") && told.contains("--allow-uid 61001"), "{told}");
@@ -95,7 +88,7 @@ fn where_users_have_no_ids_a_program_trusts_no_broker_of_another_user() {
     let mut command = Command::new("unshare");
     // In that namespace both users are 65534: the broker's and the program's.
     command.arg("--user").arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "namespaces::as_another_user", "--nocapture"]);
+    command.args(["--ignored", "--exact", "namespaces::as_another_user", "--nocapture"]);
     let output = command.env("REMORA_TEST_STRANGER", "127.95.0.4:0").output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);
     let is_refused = printed.contains("told: 127.95.0.4 is taken by process")
@@ -105,8 +98,9 @@ fn where_users_have_no_ids_a_program_trusts_no_broker_of_another_user() {
 
 /// The entry point of a process that keeps RoCE's UDP port until its input ends.
 #[test]
+#[ignore = "the entry point of a process that another test starts"]
 fn has_the_port() {
-    let Ok(address) = std::env::var("REMORA_TEST_PORT") else { return };
+    let address = std::env::var("REMORA_TEST_PORT").expect("set by the test that starts this process");
     let _port = std::net::UdpSocket::bind(address).unwrap();
     println!("bound");
     let _ = std::io::stdin().lines().count();
@@ -114,14 +108,11 @@ fn has_the_port() {
 
 #[test]
 fn a_udp_port_that_another_user_has_is_one_line_that_names_the_user() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("not run: only root can run programs of two users");
-        return;
-    }
+    require!(rustix::process::geteuid().is_root(), "only root can run programs of two users");
     let mut command = Command::new("setpriv");
     command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
     command.arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "namespaces::has_the_port", "--nocapture"]);
+    command.args(["--ignored", "--exact", "namespaces::has_the_port", "--nocapture"]);
     command.env("REMORA_TEST_PORT", "127.95.0.3:4791").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut holder = command.spawn().unwrap();
     let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
@@ -136,11 +127,7 @@ fn a_udp_port_that_another_user_has_is_one_line_that_names_the_user() {
 
 #[test]
 fn brokers_of_two_hosts_serve_programs_that_meet_over_the_network() {
-    let Some([near, far]) =
-        or_skip(Namespace::new("near").and_then(|near| Ok([near, Namespace::new("far")?])))
-    else {
-        return;
-    };
+    let [near, far] = require!(Namespace::new("near").and_then(|near| Ok([near, Namespace::new("far")?])));
     near.add_veth("eth0", &far, "eth0", "").unwrap();
     for (host, end) in [(&near, 1), (&far, 2)] {
         host.ip(&format!("address add 10.97.0.{end}/24 dev eth0")).unwrap();

@@ -3,24 +3,22 @@
 
 use remora_broker::client::{self, Paths, PortEvents, Range, Watch};
 use remora_broker::{Broker, GidEntry, Options, PortState};
-use remora_netns::{Namespace, or_skip};
+use remora_netns::{Error, Namespace};
 use remora_verbs::Counters;
 use std::sync::mpsc::{Receiver, channel};
 
 use crate::{LONG, at, never, report, until};
 
 /// A host with one interface that is up, and the host at the other end.
-fn hosts(address: &str) -> Option<[Namespace; 2]> {
-    let made = Namespace::new("near").and_then(|near| {
-        let far = Namespace::new("far")?;
-        near.add_veth("eth0", &far, "eth0", "")?;
-        far.ip("link set eth0 up")?;
-        near.ip(&format!("address add {address} dev eth0"))?;
-        near.ip("link set eth0 up")?;
-        near.wait_until_up("eth0")?;
-        Ok([near, far])
-    });
-    or_skip(made)
+fn hosts(address: &str) -> Result<[Namespace; 2], Error> {
+    let near = Namespace::new("near")?;
+    let far = Namespace::new("far")?;
+    near.add_veth("eth0", &far, "eth0", "")?;
+    far.ip("link set eth0 up")?;
+    near.ip(&format!("address add {address} dev eth0"))?;
+    near.ip("link set eth0 up")?;
+    near.wait_until_up("eth0")?;
+    Ok([near, far])
 }
 
 /// A program that records how its port changes.
@@ -66,7 +64,7 @@ fn shows(paths: &Paths, name: &str, words: &str) {
 
 #[test]
 fn a_program_is_told_of_its_interface_and_its_address_and_the_paths_show_them() {
-    let Some([near, far]) = hosts("10.98.0.1/24") else { return };
+    let [near, far] = remora_netns::require!(hosts("10.98.0.1/24"));
     near.inside(|| {
         let address = "10.98.0.1:0";
         let _broker = Broker::open(at(address), &Options::default()).unwrap();
@@ -133,7 +131,7 @@ fn leave_the_folders() {
 /// folder.
 #[test]
 fn a_program_of_another_mount_namespace_gets_paths_of_its_own_that_follow_the_port() {
-    let Some([near, _far]) = hosts("10.98.0.1/24") else { return };
+    let [near, _far] = remora_netns::require!(hosts("10.98.0.1/24"));
     near.inside(|| {
         let address = "10.98.0.1:0";
         let _broker = Broker::open(at(address), &Options::default()).unwrap();
@@ -180,7 +178,7 @@ fn a_broker_has_paths_for_sixteen_lists_of_addresses_at_once() {
 
 #[test]
 fn an_interface_that_is_gone_takes_port_and_address_with_it() {
-    let Some([near, _far]) = hosts("fd98::1/64 nodad") else { return };
+    let [near, _far] = remora_netns::require!(hosts("fd98::1/64 nodad"));
     near.inside(|| {
         let address = "[fd98::1]:0";
         let _broker = Broker::open(at(address), &Options::default()).unwrap();
@@ -199,7 +197,7 @@ fn an_interface_that_is_gone_takes_port_and_address_with_it() {
 
 #[test]
 fn a_program_that_takes_no_events_is_told_no_more_and_keeps_its_range() {
-    let Some([near, _far]) = hosts("10.98.0.2/24") else { return };
+    let [near, _far] = remora_netns::require!(hosts("10.98.0.2/24"));
     near.inside(|| {
         let address = "10.98.0.2:0";
         let _broker = Broker::open(at(address), &Options::default()).unwrap();

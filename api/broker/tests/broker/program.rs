@@ -136,10 +136,11 @@ struct Bench {
     pairs: Vec<(QueuePair, RemoteMemory)>,
 }
 
-/// The entry point of a program; without an address it does nothing.
+/// The entry point of a program.
 #[test]
+#[ignore = "the entry point of a process that another test starts"]
 fn a_program() {
-    let Ok(address) = std::env::var(ADDRESS) else { return };
+    let address = std::env::var(ADDRESS).expect("set by the test that starts this process");
     let mut options = Options::from_environment();
     if options.start == Start::Search {
         options.start = Start::Never;

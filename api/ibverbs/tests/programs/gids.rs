@@ -3,29 +3,27 @@
 
 use std::process::{Command, Stdio};
 
-use remora_netns::{Namespace, or_skip};
+use remora_netns::{Error, Namespace};
 
 use crate::library::{c_program, done, program_everywhere, succeeded};
 
 /// Two hosts with IPv4 and IPv6. The default route of the first uses the interface.
-fn hosts() -> Option<[Namespace; 2]> {
-    let made = Namespace::new("near").and_then(|near| {
-        let far = Namespace::new("far")?;
-        near.add_veth("eth0", &far, "eth0", "")?;
-        for (host, end) in [(&near, 1), (&far, 2)] {
-            host.ip("link set eth0 addrgenmode none")?;
-            host.ip("link set lo up")?;
-            host.ip("link set eth0 up")?;
-            host.ip(&format!("address add 10.94.0.{end}/24 dev eth0"))?;
-            host.ip(&format!("address add fd94::{end}/64 dev eth0 nodad"))?;
-            host.ip(&format!("address add fe80::{end}/64 dev eth0 nodad"))?;
-        }
-        near.ip("route add default via 10.94.0.2")?;
-        near.wait_until_up("eth0")?;
-        far.wait_until_up("eth0")?;
-        Ok([near, far])
-    });
-    or_skip(made)
+fn hosts() -> Result<[Namespace; 2], Error> {
+    let near = Namespace::new("near")?;
+    let far = Namespace::new("far")?;
+    near.add_veth("eth0", &far, "eth0", "")?;
+    for (host, end) in [(&near, 1), (&far, 2)] {
+        host.ip("link set eth0 addrgenmode none")?;
+        host.ip("link set lo up")?;
+        host.ip("link set eth0 up")?;
+        host.ip(&format!("address add 10.94.0.{end}/24 dev eth0"))?;
+        host.ip(&format!("address add fd94::{end}/64 dev eth0 nodad"))?;
+        host.ip(&format!("address add fe80::{end}/64 dev eth0 nodad"))?;
+    }
+    near.ip("route add default via 10.94.0.2")?;
+    near.wait_until_up("eth0")?;
+    far.wait_until_up("eth0")?;
+    Ok([near, far])
 }
 
 /// A command that runs a program on this host.
@@ -54,7 +52,7 @@ fn pings(name: &str, [serving, asking]: [&Namespace; 2], [here, there]: [&str; 2
 
 #[test]
 fn each_gid_of_a_device_works_between_hosts_and_on_one_of_them() {
-    let Some([near, far]) = hosts() else { return };
+    let [near, far] = remora_netns::require!(hosts());
     let shown = done(&mut on(&near, &["ibv_devinfo", "-v"]));
     let gids: Vec<&str> = shown.lines().filter(|line| line.contains("GID[")).map(str::trim).collect();
     let expected = ["::ffff:10.94.0.1", "fd94::1", "::ffff:127.0.0.1", "::1", "fe80::1"];
@@ -87,7 +85,7 @@ fn each_gid_of_a_device_works_between_hosts_and_on_one_of_them() {
 
 #[test]
 fn a_datagram_to_any_address_comes_and_says_to_which_over_both_ports() {
-    let Some([near, _far]) = hosts() else { return };
+    let [near, _far] = remora_netns::require!(hosts());
     near.ip("address add 10.94.1.1/24 dev eth0").unwrap();
     for port in ["udp", "auto"] {
         let said = c_program("gids", &[], &|words| {
@@ -101,12 +99,8 @@ fn a_datagram_to_any_address_comes_and_says_to_which_over_both_ports() {
 
 #[test]
 fn a_namespace_with_a_loopback_interface_alone_has_both_of_its_addresses() {
-    let Some(alone) = or_skip(Namespace::new("alone").and_then(|alone| {
-        alone.ip("link set lo up")?;
-        Ok(alone)
-    })) else {
-        return;
-    };
+    let alone = remora_netns::require!(Namespace::new("alone"));
+    alone.ip("link set lo up").unwrap();
     let shown = done(&mut on(&alone, &["ibv_devinfo", "-v"]));
     assert!(shown.contains("GID[  0]:\t\t::ffff:127.0.0.1, RoCE v2"), "{shown}");
     pings("ibv_rc_pingpong", [&alone, &alone], ["0", "0"], "18640");
@@ -115,7 +109,7 @@ fn a_namespace_with_a_loopback_interface_alone_has_both_of_its_addresses() {
 
 #[test]
 fn a_namespace_without_ipv4_has_its_ipv6_addresses() {
-    let Some([near, far]) = hosts() else { return };
+    let [near, far] = remora_netns::require!(hosts());
     for host in [&near, &far] {
         host.ip("address flush dev lo").unwrap();
         host.ip("address del 10.94.0.1/24 dev eth0")

@@ -6,7 +6,7 @@ use remora_netns::free_port;
 use std::process::{Command, Stdio};
 
 use crate::library::{address, program_at, unlimited_at};
-use crate::pairs::{is_listening, pair_of};
+use crate::pairs::{pair_of, until_listening};
 
 /// A program whose connections use links or fail.
 fn linked(address: &str, words: &[&str]) -> Command {
@@ -99,9 +99,7 @@ fn a_neighbour_that_takes_no_links_is_reached_by_udp_and_refused_where_links_are
     let port = free_port().unwrap().to_string();
     let mut server = unlimited_at(&address, &["ibv_rc_pingpong", "-g", "0", "-p", &port]);
     let mut server = server.env("REMORA_PORT", "udp").stdout(Stdio::null()).spawn().unwrap();
-    while server.try_wait().unwrap().is_none() && !is_listening(port.parse().unwrap()) {
-        std::thread::yield_now();
-    }
+    until_listening(&mut server, port.parse().unwrap());
     let client =
         linked(&address, &["ibv_rc_pingpong", "-g", "0", "-p", &port, "127.0.0.1"]).output().unwrap();
     server.kill().unwrap();
@@ -129,9 +127,7 @@ fn a_neighbour_that_is_killed_shows_as_retries_that_are_exceeded() {
     let words = ["ib_send_bw", "-D", "60", "-s", "1024", "-u", "14", "-p", &port];
     let mut server = unlimited_at(&address, &words);
     let mut server = server.env("REMORA_PORT", "shm").stdout(Stdio::null()).spawn().unwrap();
-    while server.try_wait().unwrap().is_none() && !is_listening(port.parse().unwrap()) {
-        std::thread::yield_now();
-    }
+    until_listening(&mut server, port.parse().unwrap());
     let client: Vec<&str> = words.iter().copied().chain(["127.0.0.1"]).collect();
     let client = linked(&address, &client).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while sent(&address) < 1000 {

@@ -1,6 +1,6 @@
 //! Hosts whose network changes: namespaces joined by a veth pair, and programs in C.
 
-use remora_netns::{Namespace, or_skip};
+use remora_netns::{Error, Namespace};
 
 use crate::library::{c_program, program_at};
 
@@ -8,23 +8,21 @@ use crate::library::{c_program, program_at};
 const NEAR: &str = "10.96.0.1";
 const FAR: &str = "10.96.0.2";
 
-fn hosts() -> Option<[Namespace; 2]> {
-    let made = Namespace::new("near").and_then(|near| {
-        let far = Namespace::new("far")?;
-        near.add_veth("eth0", &far, "eth0", "")?;
-        for (host, address) in [(&near, NEAR), (&far, FAR)] {
-            host.ip(&format!("address add {address}/24 dev eth0"))?;
-            host.ip("link set eth0 up")?;
-        }
-        near.wait_until_up("eth0")?;
-        Ok([near, far])
-    });
-    or_skip(made)
+fn hosts() -> Result<[Namespace; 2], Error> {
+    let near = Namespace::new("near")?;
+    let far = Namespace::new("far")?;
+    near.add_veth("eth0", &far, "eth0", "")?;
+    for (host, address) in [(&near, NEAR), (&far, FAR)] {
+        host.ip(&format!("address add {address}/24 dev eth0"))?;
+        host.ip("link set eth0 up")?;
+    }
+    near.wait_until_up("eth0")?;
+    Ok([near, far])
 }
 
 #[test]
 fn a_port_that_goes_down_an_address_that_goes_and_a_narrow_way_are_told() {
-    let Some([near, far]) = hosts() else { return };
+    let [near, far] = remora_netns::require!(hosts());
     let words = [NEAR, far.name(), FAR];
     let told = c_program("network", &words, &|words| {
         let script = ["sh", "-c", "exec \"$@\" 2>&1", "sh"];

@@ -7,7 +7,7 @@ use std::thread;
 use remora_netns::free_port;
 
 use crate::library::{address, program_at, unlimited_at};
-use crate::pairs::{is_listening, pair_of};
+use crate::pairs::{pair_of, until_listening};
 
 #[test]
 fn two_programs_on_one_address_reach_each_other_and_themselves() {
@@ -42,9 +42,7 @@ fn six_pairs_finish_at_once_on_one_address_while_others_are_killed() {
             let port = free_port().unwrap();
             let mut victim = unlimited_at(&address, &["ibv_rc_pingpong", "-g", "0", "-p", &port.to_string()]);
             let mut victim = victim.stdout(Stdio::null()).spawn().unwrap();
-            while victim.try_wait().unwrap().is_none() && !is_listening(port) {
-                thread::yield_now();
-            }
+            until_listening(&mut victim, port);
             victim.kill().unwrap();
             assert!(victim.wait().unwrap().signal().is_some(), "the victim was killed while it waited");
         }
@@ -66,10 +64,9 @@ fn nobody_in_a_namespace_where_only_loopback_is_up_runs_a_pair() {
 #[test]
 fn a_bandwidth_test_ends_though_frames_are_lost_and_each_frame_is_captured() {
     let address = address();
-    let folder = std::env::temp_dir();
-    let file = |name: &str| folder.join(format!("remora-{}-{name}", std::process::id()));
-    let rules = file("loss.toml");
-    let capture = file("frames.pcapng");
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("loss.toml");
+    let capture = folder.path().join("frames.pcapng");
     std::fs::write(&rules, "[[rule]]\nfault = 'drop'\nprobability = 0.05\n").unwrap();
     let at = |words: &[&str]| {
         let mut command = program_at(&address, words);
@@ -82,7 +79,5 @@ fn a_bandwidth_test_ends_though_frames_are_lost_and_each_frame_is_captured() {
     let printed = pair_of(&at, &["ib_write_bw", "-s", "4096", "-n", "200"], "-p");
     assert!(printed.contains(" 4096 "), "{printed}");
     let captured = std::fs::metadata(&capture).unwrap().len();
-    std::fs::remove_file(&rules).unwrap();
-    std::fs::remove_file(&capture).unwrap();
     assert!(captured > 200 * 4096, "{captured} bytes");
 }

@@ -1,13 +1,14 @@
 //! A program as a server, and once more as its client. They find each other by a TCP port.
 
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use remora_netns::free_port;
 
 use crate::library::{program, succeeded};
 
 /// Returns whether a process listens at this TCP port.
-pub fn is_listening(port: u16) -> bool {
+fn is_listening(port: u16) -> bool {
     let listens = |table: &str| {
         let table = std::fs::read_to_string(table).unwrap_or_default();
         table.lines().any(|line| {
@@ -18,6 +19,16 @@ pub fn is_listening(port: u16) -> bool {
         })
     };
     listens("/proc/net/tcp") || listens("/proc/net/tcp6")
+}
+
+/// Waits until a process listens at this TCP port, or the program has ended.
+#[track_caller]
+pub fn until_listening(program: &mut Child, port: u16) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while matches!(program.try_wait(), Ok(None)) && !is_listening(port) {
+        assert!(Instant::now() < until, "no program listens at TCP port {port}");
+        std::thread::yield_now();
+    }
 }
 
 /// A server, which is killed when this value is dropped.
@@ -48,12 +59,8 @@ pub fn pair_of(make: &dyn Fn(&[&str]) -> Command, words: &[&str], port: &str) ->
     let mut command = make(&words);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut server = Server(Some(child));
-    while !is_listening(number) {
-        let running = server.0.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
-        if !running {
-            break;
-        }
-        std::thread::yield_now();
+    if let Some(child) = &mut server.0 {
+        until_listening(child, number);
     }
     let client: Vec<&str> = words.iter().copied().chain(["127.0.0.1"]).collect();
     let printed = make(&client).output().unwrap();

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use remora_netns::{Namespace, or_skip};
+use remora_netns::{Error, Namespace};
 
 use crate::library::{ROOT, done, folder, remora};
 
@@ -21,8 +21,8 @@ struct Scene {
 }
 
 impl Scene {
-    fn new() -> Option<Scene> {
-        let host = or_skip(Namespace::new("privileged"))?;
+    fn new() -> Result<Scene, Error> {
+        let host = Namespace::new("privileged")?;
         let home = std::env::temp_dir().join(format!("remora-privileged-{}", std::process::id()));
         for part in ["lib/remora", "bin", "user"] {
             fs::create_dir_all(home.join(part)).unwrap();
@@ -39,7 +39,7 @@ impl Scene {
         cc.arg(format!("{ROOT}/api/ibverbs/tests/c/privileged.c")).arg("-L").arg(folder()).arg("-libverbs");
         done(cc.arg(format!("-Wl,-rpath,{}", scene.folder.join("lib/remora").display())));
         mode(&scene.program(), 0o4755);
-        Some(scene)
+        Ok(scene)
     }
 
     fn library(&self) -> PathBuf {
@@ -76,7 +76,7 @@ impl Drop for Scene {
 /// that root wrote.
 #[test]
 fn a_set_user_id_program_obeys_no_variable_of_the_user_that_starts_it() {
-    let Some(scene) = Scene::new() else { return };
+    let scene = remora_netns::require!(Scene::new());
     let evil = scene.user("remora");
     // No command is installed beside the library, and PATH must not be searched for one.
     let output = scene.run(&[]);

@@ -2,37 +2,35 @@
 
 use std::process::Command;
 
-use remora_netns::{Error, Namespace, or_skip};
+use remora_netns::{Error, Namespace};
 
 use crate::connections::CmServer;
 use crate::gids::{hosts, on};
 use crate::library::{built_c_program, done, program_everywhere};
 
 /// A host with fe80::1 on the links `v0` and `w0`, and the hosts behind them, both with fe80::2.
-fn two_links() -> Option<[Namespace; 3]> {
-    or_skip((|| -> Result<[Namespace; 3], Error> {
-        let near = Namespace::new("near")?;
-        let far = [Namespace::new("one")?, Namespace::new("two")?];
-        for (link, host) in ["v0", "w0"].into_iter().zip(&far) {
-            near.add_veth(link, host, "eth0", "")?;
-            for (at, interface, own) in [(&near, link, 1), (host, "eth0", 2)] {
-                at.ip("link set lo up")?;
-                at.ip(&format!("link set {interface} addrgenmode none up"))?;
-                at.ip(&format!("address add fe80::{own}/64 dev {interface} nodad"))?;
-            }
-            near.wait_until_up(link)?;
-            host.wait_until_up("eth0")?;
+fn two_links() -> Result<[Namespace; 3], Error> {
+    let near = Namespace::new("near")?;
+    let far = [Namespace::new("one")?, Namespace::new("two")?];
+    for (link, host) in ["v0", "w0"].into_iter().zip(&far) {
+        near.add_veth(link, host, "eth0", "")?;
+        for (at, interface, own) in [(&near, link, 1), (host, "eth0", 2)] {
+            at.ip("link set lo up")?;
+            at.ip(&format!("link set {interface} addrgenmode none up"))?;
+            at.ip(&format!("address add fe80::{own}/64 dev {interface} nodad"))?;
         }
-        let [one, two] = far;
-        Ok([near, one, two])
-    })())
+        near.wait_until_up(link)?;
+        host.wait_until_up("eth0")?;
+    }
+    let [one, two] = far;
+    Ok([near, one, two])
 }
 
 /// Regression: `fe80::2%w0` reached the host behind `v0`, any zone could be bound, and addresses came
 /// back without a zone.
 #[test]
 fn a_zone_chooses_the_link_and_addresses_come_back_with_their_zone() {
-    let Some([near, one, two]) = two_links() else { return };
+    let [near, one, two] = remora_netns::require!(two_links());
     let program = built_c_program("zones");
     let line = |words: &str| format!("{program} {words}");
     assert_eq!(done(&mut on(&near, &line("refuse"))).trim(), "refused");
@@ -56,7 +54,7 @@ fn resolution(mut command: Command) -> (String, i32, u64) {
 /// 77.7 s in `rdma_connect`.
 #[test]
 fn a_host_that_does_not_answer_arp_is_not_resolved_within_the_limit() {
-    let Some([near, _far]) = hosts() else { return };
+    let [near, _far] = remora_netns::require!(hosts());
     let program = built_c_program("zones");
     // The addresses are on the link, behind the router, and on this host.
     near.ip("route add 198.51.100.0/24 via 10.93.0.2").unwrap();

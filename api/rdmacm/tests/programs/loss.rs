@@ -15,7 +15,7 @@ struct TestFile(PathBuf);
 
 impl TestFile {
     fn new(name: &str) -> TestFile {
-        TestFile(std::env::temp_dir().join(format!("remora-{}-{name}", std::process::id())))
+        TestFile(tempfile::tempdir().unwrap().keep().join(name))
     }
 }
 
@@ -29,7 +29,7 @@ impl TestFile {
 
 impl Drop for TestFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
     }
 }
 

@@ -78,13 +78,6 @@ impl Place {
     }
 }
 
-/// Prints to the process's standard error, because the test harness captures a test's output.
-fn skips(why: &str) {
-    use std::io::Write as _;
-    let thread = std::thread::current();
-    let _ = writeln!(std::io::stderr(), "{}: not run: {why}", thread.name().unwrap_or("a test"));
-}
-
 /// Returns the words that run a program as an unprivileged user; empty if this user is one.
 fn as_nobody() -> &'static [&'static str] {
     if rustix::process::geteuid().is_root() { &NOBODY } else { &[] }
@@ -139,10 +132,7 @@ impl Drop for UserNamespace {
 
 #[test]
 fn programs_run_without_capabilities_in_a_fresh_namespace_where_only_loopback_is_up() {
-    let space = match UserNamespace::new() {
-        Ok(space) => space,
-        Err(why) => return skips(&why),
-    };
+    let space = remora_netns::require!(UserNamespace::new());
     for address in ["127.0.0.1", "::1"] {
         let here = Place { before: space.enter(), ..Place::new(&[], address) };
         here.serves("127.0.0.1", &here);
@@ -151,7 +141,7 @@ fn programs_run_without_capabilities_in_a_fresh_namespace_where_only_loopback_is
 
 #[test]
 fn programs_of_two_hosts_with_a_broker_each_run_over_ipv4_and_ipv6() {
-    let Some([near, far]) = hosts() else { return };
+    let [near, far] = remora_netns::require!(hosts());
     let at = |host: &Namespace, address: &str| {
         let words = [&host.exec()[..], as_nobody()].concat();
         Place::new(&words, address)
@@ -176,9 +166,7 @@ fn where_the_kernel_steers_no_datagrams_the_broker_relays_them() {
 
 #[test]
 fn programs_of_two_users_that_a_broker_admits_run_on_one_address_with_links_and_relayed() {
-    if !rustix::process::geteuid().is_root() {
-        return skips("only root can run programs of two users");
-    }
+    remora_netns::require!(rustix::process::geteuid().is_root(), "only root can run programs of two users");
     for port in ["auto", "udp"] {
         let address = address();
         let at = SocketAddr::new(address.parse().unwrap(), 0);

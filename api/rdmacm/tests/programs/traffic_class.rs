@@ -49,7 +49,7 @@ fn seen(packets: &OwnedFd) -> BTreeMap<(bool, u8), u32> {
 /// Regression: MADs left over `udp` with traffic class 0, whatever `rdma_set_option` had set.
 #[test]
 fn mads_and_data_of_an_id_carry_its_type_of_service_on_the_wire() {
-    let Some([near, far]) = hosts() else { return };
+    let [near, far] = remora_netns::require!(hosts());
     for address in ["10.93.0.1", "fd93::1"] {
         let packets = packet_socket(&near);
         let over_udp = |host, line: &str| {

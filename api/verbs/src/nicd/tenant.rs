@@ -42,8 +42,8 @@ const AWAY: &str = "this queue pair is being connected";
 /// The daemon's reply to a request with the reply's descriptors, or the text of a refusal.
 pub(super) type ReplyResult = Result<(Reply, Vec<OwnedFd>), String>;
 
-/// Memory that the program maps, too. Its pages are freed when this value is dropped, although the program may
-/// keep the descriptor: from then on the kernel charges pages to the program that touches them.
+/// Memory that the program maps, too. Its pages are freed when this value is dropped, although the program
+/// may keep the descriptor: from then on the kernel charges pages to the program that touches them.
 struct LentMemory(Bytes);
 
 impl Drop for LentMemory {

@@ -14,7 +14,7 @@ use remora_wire::frame::{Address, Endpoint};
 use remora_wire::{Psn, Qpn};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::message::{
     Allocate, CodeOf, CodePart, CreateCode, CreateCq, CreatePortal, CreateQp, Deploy, MAX_PACKET, MAX_PARTS,
@@ -56,7 +56,7 @@ struct SocketPath(PathBuf);
 
 impl SocketPath {
     fn of(test: &str) -> SocketPath {
-        SocketPath(std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id())))
+        SocketPath(tempfile::tempdir().unwrap().keep().join(test))
     }
 }
 
@@ -76,7 +76,7 @@ impl AsRef<std::path::Path> for SocketPath {
 
 impl Drop for SocketPath {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
     }
 }
 
@@ -569,11 +569,13 @@ fn no_more_programs_attach_than_may() {
     assert!(words.contains("--attachments"), "{words}");
     drop(two);
     // The thread of the program that has gone may take a moment.
+    let until = Instant::now() + LONG;
     let words = loop {
         let words = keep("two").unwrap_err().to_string();
         if !words.contains("--attachments") {
             break words;
         }
+        assert!(Instant::now() < until, "the program that has gone is counted still: {words}");
     };
     assert!(words.contains("--tenants"), "{words}");
     assert!(lender.daemon.refused() >= 2);
@@ -711,10 +713,12 @@ fn who_is_no_daemon_and_what_is_no_program_part_with_words() {
     let listener = PacketListener::bind(&path, false).unwrap();
     let attached = std::thread::scope(|scope| {
         let attaching = scope.spawn(|| Device::nicd(&path).open().unwrap_err().to_string());
+        let until = Instant::now() + LONG;
         let socket = loop {
             if let Some(socket) = listener.accept().unwrap() {
                 break socket;
             }
+            assert!(Instant::now() < until, "no program attaches");
         };
         socket.send(b"\x7fwhat?", &[]).unwrap();
         attaching.join().unwrap()
@@ -742,4 +746,26 @@ fn a_tenants_queue_pairs_share_its_turns_and_nobody_elses() {
         party.unwrap()
     });
     assert!(first != second && first > 0 && second > 0, "{first} {second}");
+}
+
+/// Regression: a program that detached and kept the descriptors of its regions kept their pages, which no
+/// limit counted, and could attach for more.
+#[test]
+fn memory_is_freed_with_its_region_though_the_program_keeps_the_descriptor() {
+    use rustix::fs::{SealFlags, fcntl_add_seals, fstat, ftruncate};
+    const LEN: u64 = 1 << 20;
+    let lender = lender("kept-memory", &Options::default());
+    let raw = lender.raw();
+    let domain = raw.number(&Request::AllocDomain);
+    let (_, kept) = raw.ask_with(&allocate(domain, LEN), &[]);
+    let pages = || fstat(&kept[0]).unwrap().st_blocks as u64 * 512;
+    assert!(pages() >= LEN, "the memory is populated");
+    assert!(ftruncate(&kept[0], 0).is_err(), "the program could end the daemon by SIGBUS");
+    assert!(fcntl_add_seals(&kept[0], SealFlags::FUTURE_WRITE).is_err(), "the program could add seals");
+    drop(raw);
+    let until = Instant::now() + LONG;
+    while pages() > 0 {
+        assert!(Instant::now() < until, "{} bytes are kept", pages());
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

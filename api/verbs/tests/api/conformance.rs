@@ -201,7 +201,7 @@ impl Wire {
 
 #[test]
 fn ten_seeds_over_xdp() {
-    let Some(wire) = Veth::new().map(Wire) else { return };
+    let wire = remora_netns::require!(Veth::new().map(Wire));
     let devices = wire.devices(veth::V4);
     complete(&body(700..724, || wire.api(devices.each_ref())));
     complete(&body_with(true, 1200..1224, || wire.api(devices.each_ref())));
@@ -209,7 +209,7 @@ fn ten_seeds_over_xdp() {
 
 #[test]
 fn some_seeds_over_xdp_over_ipv6_and_with_dedicated_engines() {
-    let Some(wire) = Veth::new().map(Wire) else { return };
+    let wire = remora_netns::require!(Veth::new().map(Wire));
     let devices = wire.devices(veth::V6);
     body(730..733, || wire.api(devices.each_ref()));
     let dedicated = wire.devices(veth::V4).map(|device| device.mode(Mode::Dedicated));
@@ -218,7 +218,7 @@ fn some_seeds_over_xdp_over_ipv6_and_with_dedicated_engines() {
 
 #[test]
 fn some_seeds_between_xdp_and_udp() {
-    let Some(wire) = Veth::new().map(Wire) else { return };
+    let wire = remora_netns::require!(Veth::new().map(Wire));
     for (hosts, at, seeds) in
         [(veth::V4, "10.213.7.2:4791", 750..754), (veth::V6, "[fd00:7::2]:4791", 760..763)]
     {
@@ -229,7 +229,7 @@ fn some_seeds_between_xdp_and_udp() {
 
 #[test]
 fn bad_links_over_xdp() {
-    let Some(wire) = Veth::new().map(Wire) else { return };
+    let wire = remora_netns::require!(Veth::new().map(Wire));
     let bad = bad_pair(false, wire.devices(veth::V4).each_ref(), 800..816, |devices| wire.api(devices));
     all_bad(&bad);
     assert!(bad.counters.rx_icrc_encapsulated > 0);

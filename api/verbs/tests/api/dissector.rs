@@ -23,13 +23,13 @@ pub struct Temporary(pub PathBuf);
 
 impl Temporary {
     pub fn new(name: &str) -> Temporary {
-        Temporary(std::env::temp_dir().join(format!("remora-{}-{name}.pcapng", std::process::id())))
+        Temporary(tempfile::tempdir().unwrap().keep().join(format!("{name}.pcapng")))
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
     }
 }
 

@@ -202,7 +202,7 @@ fn within_one_engine() {
 
 #[test]
 fn every_verb_over_xdp() {
-    let Some(veth) = Veth::new() else { return };
+    let veth = remora_netns::require!(Veth::new());
     for hosts in [veth::V4, veth::V6] {
         let open = |end: usize| veth.open(end, &xdp(&veth, end, hosts[end]));
         every_verb(&|| [open(0), open(1)]);

@@ -6,6 +6,6 @@ use std::process::Command;
 pub fn test(module: &str, name: &str) -> Command {
     let (_, inner) = module.split_once("::").unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", &format!("{inner}::{name}"), "--nocapture"]);
+    command.args(["--ignored", "--exact", &format!("{inner}::{name}"), "--nocapture"]);
     command
 }

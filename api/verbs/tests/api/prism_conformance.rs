@@ -163,7 +163,7 @@ fn random_operations_over_udp() {
 
 #[test]
 fn random_operations_over_xdp() {
-    let Some(veth) = Veth::new() else { return };
+    let veth = remora_netns::require!(Veth::new());
     let devices = [0, 1].map(|end| Device::xdp(veth.interface(end), Some(veth::V4[end].parse().unwrap())));
     over(60..90, |device, end| veth.open(end, device), devices);
 }

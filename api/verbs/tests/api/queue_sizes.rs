@@ -107,7 +107,8 @@ fn one_sends_and_one_receives(context: &Context) {
 fn a_queue_pair_may_have_no_places_to_send_from_or_none_to_receive_into() {
     one_sends_and_one_receives(&Device::shm().open().unwrap());
     one_sends_and_one_receives(&Device::udp("127.0.0.1:0").unwrap().open().unwrap());
-    let path = std::env::temp_dir().join(format!("remora-sizes-{}.sock", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nicd.sock");
     let _daemon = Daemon::open(&Device::shm(), &path, &Options::default()).unwrap();
     one_sends_and_one_receives(&Device::nicd(&path).open().unwrap());
 }

@@ -25,10 +25,8 @@ fn a_write_arrives_though_every_train_is_refused() {
 }
 
 #[test]
+#[ignore = "the entry point of a process that another test starts"]
 fn in_the_child_a_write_arrives() {
-    if std::env::var_os("REMORA_ERRNO").is_none() {
-        return;
-    }
     let device = Device::udp("127.0.0.1:0").unwrap();
     let near = device.open().unwrap();
     let far = device.open().unwrap();

@@ -181,34 +181,38 @@ fn ud_over_udp() {
     assert!(bad.counters.rx_icrc_encapsulated > 0);
 }
 
-/// Runs a service between two network namespaces, with AF_XDP at both ends of a veth pair. Returns `None` if
-/// the namespaces cannot be created.
-fn over_xdp(service: Service, seeds: std::ops::Range<u64>, verbs: u64) -> Option<[Outcome; 2]> {
+/// Runs a service between two network namespaces, with AF_XDP at both ends of a veth pair. An error means
+/// that the namespaces cannot be created.
+fn over_xdp(
+    service: Service,
+    seeds: std::ops::Range<u64>,
+    verbs: u64,
+) -> Result<[Outcome; 2], remora_netns::Error> {
     let veth = Veth::new()?;
     let devices = [0, 1].map(|end| Device::xdp(veth.interface(end), Some(veth::V4[end].parse().unwrap())));
     let open = |devices: [&Device; 2]| [0, 1].map(|end| veth.open(end, devices[end]));
     let middle = (seeds.start + seeds.end) / 2;
     let run = |bad, seeds| body_between(service, devices.each_ref(), open, bad, seeds, verbs);
-    Some([run(false, seeds.start..middle), run(true, middle..seeds.end)])
+    Ok([run(false, seeds.start..middle), run(true, middle..seeds.end)])
 }
 
 #[test]
 fn xrc_over_xdp() {
-    let Some([good, bad]) = over_xdp(Service::XrcInitiator, 700..720, 1_500) else { return };
+    let [good, bad] = remora_netns::require!(over_xdp(Service::XrcInitiator, 700..720, 1_500));
     all_of_xrc(&good, false);
     all_of_xrc(&bad, true);
 }
 
 #[test]
 fn uc_over_xdp() {
-    let Some([good, bad]) = over_xdp(Service::Uc, 800..820, 1_000) else { return };
+    let [good, bad] = remora_netns::require!(over_xdp(Service::Uc, 800..820, 1_000));
     all_of(&good, &OF_UC, &Mishap::ALL, false);
     all_of(&bad, &OF_UC, &Mishap::ALL, true);
 }
 
 #[test]
 fn ud_over_xdp() {
-    let Some([good, bad]) = over_xdp(Service::Ud, 900..920, 1_000) else { return };
+    let [good, bad] = remora_netns::require!(over_xdp(Service::Ud, 900..920, 1_000));
     all_of(&good, &OF_UD, &Mishap::OF_DATAGRAMS, false);
     all_of(&bad, &OF_UD, &Mishap::OF_DATAGRAMS, true);
 }

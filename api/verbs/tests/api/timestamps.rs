@@ -45,7 +45,8 @@ fn a_queue_without_timestamps_has_none_and_a_daemon_lends_none() {
     let mut done = [NONE; 2];
     while cq.poll_stamped(&mut done).unwrap() == 0 {}
     assert_eq!((done[0].completion.id, done[0].timestamp), (3, 0));
-    let path = std::env::temp_dir().join(format!("remora-timestamps-{}.sock", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nicd.sock");
     let _daemon = Daemon::open(&Device::shm(), &path, &Options::default()).unwrap();
     let lent = Device::nicd(&path).open().unwrap();
     let options = CqOptions { timestamps: true, ..CqOptions::default() };

@@ -10,8 +10,10 @@ use remora_verbs::{
     Access, CompletionQueue, Context, CqOptions, CreateError, Device, EMPTY, Listener, MemoryRegion, Notify,
     ProtectionDomain, QpOptions, QueuePair, ReceiveRequest, RemoteMemory, State, Status, nicd, work,
 };
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -76,7 +78,7 @@ impl Process {
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
-        command.args(["--exact", "other_process", "--nocapture"]).env(ROLE, role.join(" "));
+        command.args(["--ignored", "--exact", "other_process", "--nocapture"]).env(ROLE, role.join(" "));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let input = child.stdin.take();
@@ -140,6 +142,14 @@ impl Drop for Process {
 /// it.
 struct SocketPath(PathBuf);
 
+impl SocketPath {
+    /// Returns a path in a new folder that other users may enter.
+    fn new(name: &str) -> SocketPath {
+        let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir();
+        SocketPath(folder.unwrap().keep().join(name))
+    }
+}
+
 impl AsRef<Path> for SocketPath {
     fn as_ref(&self) -> &Path {
         &self.0
@@ -148,7 +158,7 @@ impl AsRef<Path> for SocketPath {
 
 impl Drop for SocketPath {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
     }
 }
 
@@ -160,9 +170,9 @@ struct Lender {
 
 impl Lender {
     fn start(port: &str, test: &str) -> Lender {
-        let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
-        let process = Process::start(&["daemon", port, path.to_str().unwrap()]);
-        Lender { process, path: SocketPath(path) }
+        let path = SocketPath::new(test);
+        let process = Process::start(&["daemon", port, path.0.to_str().unwrap()]);
+        Lender { process, path }
     }
 
     fn nic(&self) -> &str {
@@ -170,10 +180,11 @@ impl Lender {
     }
 }
 
-/// The entry point of the other processes; without a role it does nothing.
+/// The entry point of the other processes.
 #[test]
+#[ignore = "the entry point of a process that another test starts"]
 fn other_process() {
-    let Ok(role) = std::env::var(ROLE) else { return };
+    let role = std::env::var(ROLE).expect("set by the test that starts this process");
     let role: Vec<&str> = role.split(' ').collect();
     match role[..] {
         ["daemon", port, path] => {

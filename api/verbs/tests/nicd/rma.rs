@@ -164,14 +164,10 @@ fn identity(server: &Peer, process: &Process) -> Client {
 /// Two users have limits of their own, and a program that is killed leaves nothing behind.
 #[test]
 fn tenants_of_two_users_have_limits_of_their_own_and_leave_nothing_behind() {
-    if !rustix_is_root() {
-        eprintln!("not run: only root starts programs of another user");
-        return;
-    }
-    let path = std::env::temp_dir().join(format!("remora-nicd-{}-users", std::process::id()));
-    let _goes = SocketPath(path.clone());
-    let daemon = Process::start(&["rma-daemon", path.to_str().unwrap()]);
-    let nic = path.to_str().unwrap();
+    remora_netns::require!(rustix_is_root(), "only root starts programs of another user");
+    let path = SocketPath::new("users");
+    let nic = path.0.to_str().unwrap();
+    let daemon = Process::start(&["rma-daemon", nic]);
     let server = Peer::new(own("udp"), 1);
     let mut mine = Peer::new(open(nic), 32);
     let words = mine.rma.create_portal(&mine.domain, 1).unwrap_err();

@@ -237,7 +237,7 @@ fn random_operations_over_udp_with_ipv6_and_dedicated_engines() {
 
 #[test]
 fn random_operations_over_xdp() {
-    let Some(wire) = Veth::new() else { return };
+    let wire = remora_netns::require!(Veth::new());
     let device = |end: usize| Device::xdp(wire.interface(end), Some(veth::V4[end].parse().unwrap()));
     let outcome = body(30..36, |rules| {
         let devices = opened([device(0), device(1)], rules);

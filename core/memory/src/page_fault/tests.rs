@@ -159,7 +159,7 @@ fn a_fault_ends_an_access_and_not_the_pass() {
 /// Runs one case of `in_a_process_of_its_own` in a new process.
 fn run(case: &str) -> ExitStatus {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "page_fault::tests::in_a_process_of_its_own", "--nocapture"]);
+    command.args(["--ignored", "--exact", "page_fault::tests::in_a_process_of_its_own", "--nocapture"]);
     command.env("PAGE_FAULT_CASE", case).stderr(std::process::Stdio::null());
     command.stdout(std::process::Stdio::null()).status().unwrap()
 }
@@ -219,8 +219,9 @@ fn fault() {
 
 /// The process that `a_programs_own_fault_reaches_its_handler_or_ends_it` starts with the name of a case.
 #[test]
+#[ignore = "the entry point of a process that another test starts"]
 fn in_a_process_of_its_own() {
-    let Ok(case) = std::env::var("PAGE_FAULT_CASE") else { return };
+    let case = std::env::var("PAGE_FAULT_CASE").expect("set by the test that starts this process");
     let leave = leave as *const () as usize;
     match case.as_str() {
         "no handler" => {

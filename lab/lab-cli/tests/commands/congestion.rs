@@ -6,7 +6,7 @@ use crate::running::remora;
 
 #[test]
 fn two_flows_are_judged_by_fairness_and_queue_and_drawn() {
-    let folder = std::env::temp_dir().join(format!("remora-congestion-{}", std::process::id()));
+    let folder = tempfile::tempdir().expect("a folder").keep();
     let path = folder.to_str().expect("a path of letters");
     let out = remora(&["bench", "congestion", "--json", "--rounds", "1", "--report", path]).good();
     let rows: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

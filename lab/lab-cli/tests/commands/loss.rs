@@ -6,7 +6,7 @@ use crate::running::remora;
 
 /// Returns the rows of a short run of the part that `only` selects, and one of its plots.
 fn short(only: &[&str], plot: &str) -> (Vec<Value>, String) {
-    let folder = std::env::temp_dir().join(format!("remora-loss-{}-{plot}", std::process::id()));
+    let folder = tempfile::tempdir().expect("a folder").keep();
     let words = ["bench", "loss", "--json", "--rounds", "1", "--packets", "128", "--report"];
     let path = folder.to_str().expect("a path of letters");
     let out = remora(&[&words[..], &[path], only].concat()).good();

@@ -1,8 +1,6 @@
 //! `remora bench redn` and `remora figures redn`: model time. The tests of the chains check the
 //! predictions.
 
-use std::io::Write as _;
-
 use serde_json::Value;
 
 use crate::running::{Folder, lines, remora};
@@ -88,15 +86,10 @@ fn the_same_runs_in_real_software_each_way_beside_the_others() {
         for (lookup, ways) in [("hash-get/1024/", 3), ("list-of-8/range-4", 4)] {
             let case = format!("software/{port}/{lookup}");
             let ended = bench(&folder, &["--only", &case, "--port", port, "--rounds", "1"]);
-            if ended.err.contains("which needs root") {
-                // The test harness captures `eprintln!`, so the message is written to standard error
-                // directly.
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "bench redn over xdp: not run, because it needs CAP_SYS_ADMIN"
-                );
-                return;
-            }
+            remora_netns::require!(
+                !ended.err.contains("which needs root"),
+                "making network namespaces needs root"
+            );
             let rows = lines(&ended.good());
             assert_eq!(rows.len(), 2 * ways, "{case}: {rows:?}");
             assert!(

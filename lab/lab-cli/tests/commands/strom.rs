@@ -2,7 +2,6 @@
 //! of the models check the predictions.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 
 use serde_json::Value;
 
@@ -24,11 +23,10 @@ fn every_task_over(port: &str) {
     for (task, metric, beside) in BESIDE {
         let only = format!("{port}/{task}/{metric}");
         let ended = remora(&["bench", "strom", "--port", port, "--rounds", "1", "--json", "--only", &only]);
-        if ended.err.contains("which needs root") {
-            // The test harness captures `eprintln!`, so the message is written to standard error directly.
-            let _ = writeln!(std::io::stderr(), "strom over {port}: not run, because it needs CAP_SYS_ADMIN");
-            return;
-        }
+        remora_netns::require!(
+            !ended.err.contains("which needs root"),
+            "making network namespaces needs root"
+        );
         let gets = task.starts_with("get/");
         // A build without WebAssembly kernels prints one line that names the feature to enable.
         let told = ended.err.matches("kernels as WebAssembly are left out").count();

@@ -37,7 +37,7 @@ fn servers(hosts: &Hosts) -> String {
 }
 
 /// Returns three replicas and clients that exercise them.
-fn scene(design: &str, seed: u64, more: &[&str]) -> Option<Scene> {
+fn scene(design: &str, seed: u64, more: &[&str]) -> Result<Scene, remora_netns::Error> {
     let hosts = Hosts::new(REPLICAS + CLIENTS)?;
     let mut replicas: Vec<Server> = (0..REPLICAS).map(|at| replica(&hosts, design, at, true)).collect();
     replicas.iter_mut().for_each(Server::wait);
@@ -46,7 +46,7 @@ fn scene(design: &str, seed: u64, more: &[&str]) -> Option<Scene> {
     let mut scene = Scene::new(hosts, replicas, seed, &[&words[..], more].concat());
     (REPLICAS..REPLICAS + CLIENTS).for_each(|host| scene.enter(host, &[]));
     scene.all_go_on(10);
-    Some(scene)
+    Ok(scene)
 }
 
 /// Kills a replica, which loses its memory. While another one is missing too, no operation completes. After
@@ -77,7 +77,7 @@ fn repair(scene: &mut Scene, design: &str, dead: usize) {
 }
 
 fn real_run(design: &str, seed: u64) {
-    let Some(mut scene) = scene(design, seed, &["--keys", "8"]) else { return };
+    let mut scene = remora_netns::require!(scene(design, seed, &["--keys", "8"]));
     scene.mishaps(Whom::Some);
     one_dies_and_comes_back(&mut scene, design);
     let history = scene.finish();
@@ -98,7 +98,7 @@ fn abdlock_is_linearizable_while_processes_die_and_stand_still_and_links_are_cut
 
 #[test]
 fn a_client_of_blocks_that_answers_from_its_memory_is_found() {
-    let Some(mut scene) = scene("prism-rs", 13, &["--keys", "4"]) else { return };
+    let mut scene = remora_netns::require!(scene("prism-rs", 13, &["--keys", "4"]));
     scene.enter(REPLICAS, &["--liar"]);
     scene.all_go_on(200);
     let refused = linearizable(&scene.finish()).expect_err("lies");
@@ -109,7 +109,7 @@ fn a_client_of_blocks_that_answers_from_its_memory_is_found() {
 #[test]
 #[ignore = "soak: ten minutes"]
 fn soak_prism_rs_loses_no_acknowledged_write_in_ten_minutes_of_kills_and_repairs() {
-    let Some(mut scene) = scene("prism-rs", 14, &["--keys", "8", "--rate", "150"]) else { return };
+    let mut scene = remora_netns::require!(scene("prism-rs", 14, &["--keys", "8", "--rate", "150"]));
     let (started, mut round) = (Instant::now(), 0);
     while started.elapsed() < Duration::from_secs(600) {
         let dead = round % REPLICAS;

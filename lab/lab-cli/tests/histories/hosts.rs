@@ -1,6 +1,6 @@
 //! Hosts of a test: network namespaces, each with one link to a bridge in another namespace.
 
-use remora_netns::{Error, Namespace, or_skip};
+use remora_netns::{Error, Namespace};
 use std::process::{Command, Stdio};
 
 /// Hosts on one network. They are removed when this value is dropped.
@@ -10,12 +10,11 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Creates the hosts. Returns `None`, after a message, if this process may not.
-    pub fn new(count: usize) -> Option<Hosts> {
-        or_skip(Hosts::make(count))
-    }
-
-    fn make(count: usize) -> Result<Hosts, Error> {
+    /// Creates this many hosts.
+    ///
+    /// # Errors
+    /// This process may not.
+    pub fn new(count: usize) -> Result<Hosts, Error> {
         let switch = Namespace::new("switch")?;
         switch.add_bridge("bridge")?;
         let new = |host| Namespace::new(&format!("host{host}"));

@@ -9,7 +9,7 @@ use crate::scene::{KINDS, Scene, Whom};
 const CLIENTS: usize = 4;
 
 /// Returns a server and clients that exercise it.
-fn scene(design: &str, seed: u64, keys: &str) -> Option<Scene> {
+fn scene(design: &str, seed: u64, keys: &str) -> Result<Scene, remora_netns::Error> {
     let hosts = Hosts::new(1 + CLIENTS)?;
     let (address, listen) = (hosts.address(0), format!("{}:7471", hosts.address(0)));
     let serve = ["serve", "kv", "--design", design, "--capacity", "1000", "--max-value", "6000"];
@@ -21,11 +21,11 @@ fn scene(design: &str, seed: u64, keys: &str) -> Option<Scene> {
     scene.notes_failures = true;
     (1..=CLIENTS).for_each(|host| scene.enter(host, &[]));
     scene.all_go_on(10);
-    Some(scene)
+    Ok(scene)
 }
 
 fn real_run(design: &str, seed: u64) {
-    let Some(mut scene) = scene(design, seed, "8") else { return };
+    let mut scene = remora_netns::require!(scene(design, seed, "8"));
     scene.mishaps(Whom::All);
     let history = scene.finish();
     scene.judge(&format!("real {design} seed {seed}"), &history, linearizable, &KINDS);
@@ -55,7 +55,7 @@ fn strom_kv_is_linearizable_while_processes_die_and_stand_still_and_links_are_cu
 
 #[test]
 fn a_client_that_answers_from_its_memory_is_found() {
-    let Some(mut scene) = scene("prism", 4, "4") else { return };
+    let mut scene = remora_netns::require!(scene("prism", 4, "4"));
     scene.enter(1, &["--liar"]);
     scene.all_go_on(200);
     let refused = linearizable(&scene.finish()).expect_err("lies");

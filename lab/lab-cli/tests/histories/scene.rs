@@ -73,7 +73,7 @@ impl Scene {
     /// Creates a run with these servers. All clients get the arguments `words`.
     pub fn new(hosts: Hosts, servers: Vec<Server>, seed: u64, words: &[&str]) -> Scene {
         let id = std::thread::current().name().unwrap_or("run").replace(|c: char| !c.is_alphanumeric(), "-");
-        let folder = std::env::temp_dir().join(format!("remora-{id}-{}-{seed}", std::process::id()));
+        let folder = tempfile::Builder::new().prefix(&id).tempdir().expect("a folder").keep();
         std::fs::create_dir_all(&folder).expect("a folder");
         Scene {
             hosts,

@@ -19,7 +19,7 @@ fn shard(hosts: &Hosts, design: &str, at: usize) -> Server {
 }
 
 /// Returns two shards and clients that exercise them.
-fn scene(design: &str, seed: u64, keys: &str) -> Option<Scene> {
+fn scene(design: &str, seed: u64, keys: &str) -> Result<Scene, remora_netns::Error> {
     let hosts = Hosts::new(SHARDS + CLIENTS)?;
     let mut shards: Vec<Server> = (0..SHARDS).map(|at| shard(&hosts, design, at)).collect();
     shards.iter_mut().for_each(Server::wait);
@@ -30,11 +30,11 @@ fn scene(design: &str, seed: u64, keys: &str) -> Option<Scene> {
     scene.notes_failures = true;
     (SHARDS..SHARDS + CLIENTS).for_each(|host| scene.enter(host, &[]));
     scene.all_go_on(5);
-    Some(scene)
+    Ok(scene)
 }
 
 fn real_run(design: &str, seed: u64, judge: fn(&History) -> Result<(), Violation>) {
-    let Some(mut scene) = scene(design, seed, "12") else { return };
+    let mut scene = remora_netns::require!(scene(design, seed, "12"));
     // One more client is killed than elsewhere, because other clients must clean up its transaction.
     scene.kill_client();
     scene.mishaps(Whom::Part);
@@ -56,7 +56,7 @@ fn farm_is_strictly_serializable_while_processes_die_and_stand_still_and_links_a
 
 #[test]
 fn a_client_of_transactions_that_answers_from_its_memory_is_found() {
-    let Some(mut scene) = scene("prism-tx", 23, "4") else { return };
+    let mut scene = remora_netns::require!(scene("prism-tx", 23, "4"));
     scene.enter(SHARDS, &["--liar"]);
     scene.all_go_on(40);
     let refused = serializable(&scene.finish()).expect_err("lies");

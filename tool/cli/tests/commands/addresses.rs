@@ -1,7 +1,6 @@
 //! Addresses of NICs on the command line: different spellings of one address, and addresses that no NIC can
 //! have.
 
-use std::io::Write;
 use std::process::Command;
 
 use serde_json::Value;
@@ -56,18 +55,16 @@ fn an_address_that_no_nic_can_have_is_refused_at_open() {
 }
 
 /// Returns the exit status and findings of `remora doctor`, run in a network namespace after these shell
-/// commands. `None` if this process may not create a namespace.
-fn doctor_after(words: &str) -> Option<(i32, Vec<Value>)> {
+/// commands. An error means that this process may not create a namespace.
+fn doctor_after(words: &str) -> Result<(i32, Vec<Value>), String> {
     let script = format!("{words} || exit 77; exec \"$0\" doctor --json");
     let mut shell = Command::new("unshare");
     shell.args(["--net", "sh", "-c", &script]).arg(crate::running::binary());
     let ended = finish(&mut shell);
     if ended.out.is_empty() {
-        let _ =
-            writeln!(std::io::stderr(), "not run: a network namespace takes CAP_SYS_ADMIN: {}", ended.err);
-        return None;
+        return Err(format!("a network namespace takes CAP_SYS_ADMIN: {}", ended.err));
     }
-    Some((ended.status, ended.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()))
+    Ok((ended.status, ended.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()))
 }
 
 fn finding<'f>(findings: &'f [Value], what: &str) -> &'f Value {
@@ -79,7 +76,7 @@ fn finding<'f>(findings: &'f [Value], what: &str) -> &'f Value {
 #[test]
 fn the_doctor_of_a_machine_with_ipv6_alone_looks_at_ipv6() {
     let only_v6 = "ip link set lo up && ip address delete 127.0.0.1/8 dev lo";
-    let Some((status, findings)) = doctor_after(only_v6) else { return };
+    let (status, findings) = remora_netns::require!(doctor_after(only_v6));
     assert_eq!(status, 0, "{findings:?}");
     assert_eq!(finding(&findings, "port udp")["verdict"], "good");
     let other = finding(&findings, "port udp, IPv4");
@@ -94,7 +91,7 @@ fn the_doctor_of_a_machine_with_ipv6_alone_looks_at_ipv6() {
 #[test]
 fn the_doctor_of_a_machine_without_loopback_says_how_to_have_one() {
     let down = "ip link set lo up && ip address flush dev lo && ip link set lo down";
-    let Some((status, findings)) = doctor_after(down) else { return };
+    let (status, findings) = remora_netns::require!(doctor_after(down));
     assert_eq!(status, 1, "{findings:?}");
     let words = "127.0.0.1 is not an address of this machine: choose one that `ip address` lists, or run `ip link set lo up` as root";
     let udp = finding(&findings, "port udp");

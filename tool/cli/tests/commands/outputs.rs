@@ -14,8 +14,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("remora-outputs-{}-{name}", std::process::id()));
-        fs::create_dir(&path).expect("a folder");
+        let path = tempfile::Builder::new().prefix(name).tempdir().expect("a folder").keep();
         Folder(path)
     }
 

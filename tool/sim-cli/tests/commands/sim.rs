@@ -16,7 +16,7 @@ pub struct Folder(PathBuf);
 
 impl Folder {
     pub fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("remora-sim-{name}-{}", std::process::id()));
+        let path = tempfile::Builder::new().prefix(name).tempdir().expect("a folder").keep();
         std::fs::create_dir_all(&path).expect("a folder");
         Folder(path)
     }

@@ -1,7 +1,6 @@
 //! Replicated blocks on the command line: three replica processes, of which one is killed.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use crate::running::{Ended, Scratch, Server, command, finish, free_addresses, remora};
@@ -153,16 +152,14 @@ fn what_is_wrong_is_said_in_one_line() {
 
 /// Returns the rows of a short benchmark run, or `None` if it needs root.
 #[track_caller]
-fn bench(port: &str, more: &[&str]) -> Option<Vec<serde_json::Value>> {
+fn bench(port: &str, more: &[&str]) -> Result<Vec<serde_json::Value>, &'static str> {
     let words = ["bench", "block", "--port", port, "--rounds", "1", "--blocks", "256", "--clients", "8"];
     // A tenth of the usual number of operations is enough to run everything.
     let ended = remora(&[words.as_slice(), &["--operations", "2000", "--json"], more].concat());
     if ended.err.contains("which needs root") {
-        let _ =
-            writeln!(std::io::stderr(), "bench block over {port}: not run, because it needs CAP_SYS_ADMIN");
-        return None;
+        return Err("making network namespaces needs root");
     }
-    Some(ended.good().lines().map(|line| serde_json::from_str(line).expect("a row")).collect())
+    Ok(ended.good().lines().map(|line| serde_json::from_str(line).expect("a row")).collect())
 }
 
 #[track_caller]
@@ -173,7 +170,7 @@ fn value(rows: &[serde_json::Value], case: &str, metric: &str) -> f64 {
 
 #[track_caller]
 fn whole_over(port: &str) {
-    let Some(rows) = bench(port, &["--no-rivals"]) else { return };
+    let rows = remora_netns::require!(bench(port, &["--no-rivals"]));
     for keys in ["uniform", "zipf-0.99"] {
         let trips = |design: &str| value(&rows, &format!("{port}/{design}/512/{keys}"), "round_trips");
         // Half of the operations are writes. PRISM-RS needs two round trips for a write and one for a read,
@@ -208,9 +205,8 @@ fn over_xdp_the_benchmark_reaches_three_replicas_by_a_bridge() {
 
 #[test]
 fn etcd_stands_beside_the_replicas_with_its_files_on_the_disk_and_in_memory() {
-    if std::process::Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return eprintln!("left out: etcd is not installed (`make setup-bench`)");
-    }
+    let etcd = std::process::Command::new("etcd").arg("--version").stdout(Stdio::null()).status();
+    remora_netns::require!(etcd.is_ok(), "etcd is not installed: run `make setup`");
     let rows = bench("shm", &[]).expect("nothing that needs root");
     for place in ["fsync", "files-in-memory"] {
         for clients in [1, 8] {

@@ -179,10 +179,7 @@ mod tests {
     /// reports an interface of a new veth pair as running up to a second later.
     #[test]
     fn all_interfaces_are_running_when_they_are_made() {
-        let made = Namespace::new("near").map(drop);
-        if remora_netns::or_skip(made).is_none() {
-            return;
-        }
+        remora_netns::require!(Namespace::new("near"));
         let veth = Veth::create().unwrap();
         for space in [&veth.near, &veth.far] {
             for interface in [NIC, RAW, KERNEL] {

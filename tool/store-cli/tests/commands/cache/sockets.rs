@@ -15,8 +15,7 @@ struct Place(std::path::PathBuf);
 
 impl Place {
     fn new(name: &str) -> Place {
-        let directory = std::env::temp_dir().join(format!("remora-cache-{name}-{}", std::process::id()));
-        fs::create_dir(&directory).expect("a directory");
+        let directory = tempfile::Builder::new().prefix(name).tempdir().expect("a folder").keep();
         Place(directory)
     }
 

@@ -37,7 +37,7 @@ struct Checkout(PathBuf);
 
 impl Checkout {
     fn new(name: &str, files: &[(&str, &str)]) -> Checkout {
-        let path = std::env::temp_dir().join(format!("remora-suite-{}-{name}", std::process::id()));
+        let path = tempfile::Builder::new().prefix(name).tempdir().expect("a folder").keep();
         std::fs::create_dir_all(path.join("t/lib")).expect("a folder");
         std::fs::write(path.join("t/lib/MemcachedTest.pm"), "1;\n").expect("a file");
         for (file, text) in files {
