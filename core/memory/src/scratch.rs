@@ -49,12 +49,6 @@ impl Table {
         Ok(Scratch { extent: Some(extent), passes: Arc::clone(self.passes()) })
     }
 
-    /// Takes a piece of scratch back. Never waits, and may be called inside a pass. Spans of the piece stay
-    /// usable until the pass ends; the bytes are not lent before that.
-    pub fn return_scratch(&self, scratch: Scratch) {
-        drop(scratch);
-    }
-
     /// Allocates an extent. If all free extents wait for passes to end, waits for these passes, unless the
     /// caller is inside one.
     pub(crate) fn take_on_nic(&self, len: usize, grain: usize) -> Result<Extent, Error> {

@@ -122,15 +122,6 @@ impl<'p> Span<'p> {
         if unsafe { copy::scatter(self.start, lines.0.as_ptr()) } { self.len } else { 0 }
     }
 
-    /// Copies `out.len()` bytes, beginning at `offset`, to `out`.
-    ///
-    /// # Errors
-    /// `OutOfBounds`, and nothing is copied; `PageFault`, and some bytes may be copied.
-    #[inline]
-    pub fn read_at(&self, offset: usize, out: &mut [u8]) -> Result<(), AccessError> {
-        whole(self.part(offset, out.len())?.read(out) == out.len())
-    }
-
     /// Copies `data` to `offset`.
     ///
     /// # Errors
@@ -208,17 +199,6 @@ impl<'p> Span<'p> {
         let at = self.word()?;
         // SAFETY: as in `load64`.
         self.beside_wide(|| unsafe { word::fetch_add(at, add) }).ok_or(AccessError::PageFault)
-    }
-
-    /// Stores `value`. Returns the word as it was before.
-    ///
-    /// # Errors
-    /// The errors of [`load64`](Span::load64).
-    #[inline]
-    pub fn swap64(&self, value: u64) -> Result<u64, AccessError> {
-        let at = self.word()?;
-        // SAFETY: as in `load64`.
-        self.beside_wide(|| unsafe { word::swap(at, value) }).ok_or(AccessError::PageFault)
     }
 
     /// Stores `swap` if the 16 bytes at the start equal `compare`. Returns the 16 bytes as they were

@@ -67,13 +67,3 @@ pub(crate) unsafe fn fetch_add(at: *mut u64, add: u64) -> Option<u64> {
     // SAFETY: the caller's promise.
     unsafe { imp::fetch_add(at, add) }
 }
-
-/// Stores a word, and returns the word as it was before.
-///
-/// # Safety
-/// The conditions of [`load`], and the word is writable.
-#[inline(always)]
-pub(crate) unsafe fn swap(at: *mut u64, value: u64) -> Option<u64> {
-    // SAFETY: the caller's promise.
-    unsafe { imp::swap(at, value) }
-}

@@ -25,19 +25,6 @@ pub const fn rnr_timer_ns(code: u8) -> u64 {
     }
 }
 
-/// Returns the code of the shortest RNR NAK timer of at least `ns` nanoseconds, or 0, the longest timer, if
-/// no other is long enough.
-pub const fn rnr_timer_code(ns: u64) -> u8 {
-    let mut code = 1;
-    while code <= 31 {
-        if rnr_timer_ns(code) >= ns {
-            return code;
-        }
-        code += 1;
-    }
-    0
-}
-
 /// Returns the local ACK timeout in nanoseconds: 4.096 µs times 2 to the power of `code` (IBTA vol. 1
 /// §9.7.6.1.3), or [`NEVER_NS`] for code 0. Only the low 5 bits count.
 #[inline]
@@ -58,19 +45,6 @@ pub const MAX_ACK_TIMEOUTS: u64 = 4;
 pub const fn ack_timeout_backoff(current_ns: u64, timeout_ns: u64) -> u64 {
     let (twice, longest) = (current_ns.saturating_mul(2), timeout_ns.saturating_mul(MAX_ACK_TIMEOUTS));
     if twice < longest { twice } else { longest }
-}
-
-/// Returns the code of the shortest local ACK timeout of at least `ns` nanoseconds, or 0, which never
-/// expires, if code 31 (about 2.4 hours) is too short.
-pub const fn ack_timeout_code(ns: u64) -> u8 {
-    let mut code = 1;
-    while code <= 31 {
-        if ack_timeout_ns(code) >= ns {
-            return code;
-        }
-        code += 1;
-    }
-    0
 }
 
 #[cfg(test)]
@@ -94,31 +68,11 @@ mod tests {
     }
 
     #[test]
-    fn every_rnr_code_comes_back_from_its_time_and_between_two_the_longer_is_taken() {
-        for code in 0..32 {
-            assert_eq!(rnr_timer_code(rnr_timer_ns(code)), code);
-        }
-        assert_eq!(rnr_timer_code(0), 1);
-        assert_eq!(rnr_timer_code(40_001), 5);
-        assert_eq!(rnr_timer_code(491_520_001), 0);
-        assert_eq!(rnr_timer_code(u64::MAX), 0);
-    }
-
-    #[test]
     fn ack_timeouts_double_from_8_192_us_to_2_4_hours_and_code_0_never_passes() {
         assert_eq!(ack_timeout_ns(0), NEVER_NS);
         assert_eq!(ack_timeout_ns(1), 8_192);
         assert_eq!(ack_timeout_ns(14), 67_108_864);
         assert_eq!(ack_timeout_ns(31), 8_796_093_022_208);
-    }
-
-    #[test]
-    fn every_ack_timeout_code_comes_back_from_its_time() {
-        for code in 0..32 {
-            assert_eq!(ack_timeout_code(ack_timeout_ns(code)), code);
-        }
-        assert_eq!(ack_timeout_code(0), 1);
-        assert_eq!(ack_timeout_code(8_193), 2);
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn on_nic_memory_is_scratch_for_8192_connections_and_no_more() {
     assert_eq!(bench.table.lend_scratch().err(), Some(Error::Full));
     assert_eq!(bench.table.on_nic(1).err(), Some(Error::Full));
     // Every returned piece can be lent once more; two adjacent pieces form a line for a program.
-    bench.table.return_scratch(lent.swap_remove(7));
+    drop(lent.swap_remove(7));
     lent.push(bench.table.lend_scratch().unwrap());
     assert_eq!(bench.table.lend_scratch().err(), Some(Error::Full));
     lent.clear();
@@ -76,7 +76,7 @@ fn scratch_is_zero_when_lent() {
     let b = bench.table.lend_scratch().unwrap();
     with(&bench, &a, |span| span.write(&[0xaa; 32]));
     with(&bench, &b, |span| span.write(&[0xbb; 32]));
-    bench.table.return_scratch(a);
+    drop(a);
     let a = bench.table.lend_scratch().unwrap();
     assert_eq!((seen(&bench, &a), seen(&bench, &b)), ([0; 32], [0xbb; 32]));
 }
@@ -102,7 +102,7 @@ fn scratch_given_back_in_a_pass_is_not_lent_before_the_pass_ends() {
         let (_, mem) = pass.parts();
         let span = mem.scratch(&a);
         assert_ne!(span.write(&[5; 32]), 0);
-        bench.table.return_scratch(a);
+        drop(a);
         assert_eq!(bench.table.lend_scratch().err(), Some(Error::Full), "the pass is under way");
         assert_eq!(bench.table.on_nic(1).err(), Some(Error::Full));
         let mut out = [0; 32];

@@ -22,8 +22,7 @@ fn atomics_do_what_their_names_say() {
         assert_eq!(word.load64(), Ok(5), "the value was not swapped");
         assert_eq!(word.compare_swap64(5, u64::MAX), Ok(5));
         assert_eq!(word.fetch_add64(2), Ok(u64::MAX));
-        assert_eq!(word.swap64(7), Ok(1));
-        assert_eq!(bytes.word(8).unwrap().load(std::sync::atomic::Ordering::Relaxed), 7);
+        assert_eq!(bytes.word(8).unwrap().load(std::sync::atomic::Ordering::Relaxed), 1);
         assert_eq!(
             bytes.word(0).unwrap().load(std::sync::atomic::Ordering::Relaxed),
             0,
@@ -57,7 +56,6 @@ fn misaligned_and_short_atomics_are_refused() {
             let part = span.part(at, 16).unwrap();
             assert_eq!(part.fetch_add64(1), Err(AccessError::Misaligned));
             assert_eq!(part.compare_swap64(0, 1), Err(AccessError::Misaligned));
-            assert_eq!(part.swap64(1), Err(AccessError::Misaligned));
             assert_eq!(part.load64(), Err(AccessError::Misaligned));
             assert_eq!(part.store64(1), Err(AccessError::Misaligned));
         }

@@ -67,13 +67,3 @@ pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Option<u64> {
     let fine = unsafe { marked_asm!("lock xadd [{d}], {v}"; d = in(reg) at, v = inout(reg) add => was,) };
     fine.then_some(was)
 }
-
-/// # Safety
-/// The conditions of [`super::swap`].
-#[inline(always)]
-pub unsafe fn swap(at: *mut u64, value: u64) -> Option<u64> {
-    let was;
-    // SAFETY: the caller's promise.
-    let fine = unsafe { marked_asm!("xchg [{d}], {v}"; d = in(reg) at, v = inout(reg) value => was,) };
-    fine.then_some(was)
-}

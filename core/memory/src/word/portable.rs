@@ -39,10 +39,3 @@ pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Option<u64> {
     // SAFETY: the caller's promise.
     Some(unsafe { AtomicU64::from_ptr(at) }.fetch_add(add, Ordering::SeqCst))
 }
-
-/// # Safety
-/// The conditions of [`super::swap`].
-pub unsafe fn swap(at: *mut u64, value: u64) -> Option<u64> {
-    // SAFETY: the caller's promise.
-    Some(unsafe { AtomicU64::from_ptr(at) }.swap(value, Ordering::SeqCst))
-}
