@@ -92,7 +92,7 @@ fn the_heartbeat_moves_with_every_pass_and_only_then() {
 }
 
 #[test]
-#[should_panic(expected = "entered again from inside its own pass")]
+#[should_panic(expected = "already inside a pass of it")]
 fn entering_twice_panics_instead_of_waiting_for_oneself() {
     let engine = engine();
     let _first = engine.enter();

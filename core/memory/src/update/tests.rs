@@ -371,7 +371,7 @@ fn wide_updates_do_not_come_into_use_inside_a_pass() {
 }
 
 #[test]
-#[should_panic = "an engine was made inside a pass"]
+#[should_panic = "an engine was created inside a pass of another engine"]
 fn no_engine_is_made_inside_a_pass() {
     let bench = Bench::small();
     let _pass = bench.engine.enter();
