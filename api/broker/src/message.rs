@@ -145,7 +145,7 @@ pub(crate) enum Request {
 pub struct BrokerFacts {
     /// Its process, as it sees itself.
     pub pid: u32,
-    /// Its user.
+    /// User that owns the process.
     pub uid: u32,
     /// The first of its addresses, with RoCE's UDP port.
     #[serde(with = "address")]
@@ -158,7 +158,7 @@ pub struct BrokerFacts {
     pub alone: bool,
     /// Programs that have a QPN range.
     pub programs: u16,
-    /// Its counters.
+    /// Counters of the program.
     #[serde(with = "tally")]
     pub tally: Tally,
 }
@@ -170,7 +170,7 @@ pub struct ProgramFacts {
     pub range: u8,
     /// Its process; 0: in a pid namespace that the broker cannot see into.
     pub pid: u32,
-    /// Its user.
+    /// User that owns the process.
     pub uid: u32,
     /// Links to neighbours, by shared memory.
     pub links: u16,
@@ -182,14 +182,14 @@ pub struct ProgramFacts {
 /// A user of a broker, with counts of what the user holds.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserFacts {
-    /// The user.
+    /// User identifier (uid).
     pub uid: u32,
     /// True if the user is not the broker's. The broker relays the frames of such a user and limits its
     /// programs.
     pub guest: bool,
     /// Connections to the broker.
     pub connections: u32,
-    /// QPN ranges.
+    /// Number of QPN ranges.
     pub ranges: u32,
     /// Ids of rdma_cm.
     pub ids: u32,

@@ -49,7 +49,7 @@ pub enum GrantReply {
     Grants {
         /// The server has the capacity for the client to stay.
         follows: bool,
-        /// The regions.
+        /// Grants of the regions.
         grants: Vec<RegionGrant>,
     },
     /// A region will have another key in so many milliseconds, with which this is the grant.

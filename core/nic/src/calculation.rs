@@ -13,11 +13,11 @@ pub enum Calculation {
     Max,
     /// Minimum of target and operand.
     Min,
-    /// Bitwise AND.
+    /// Bitwise AND of both operands.
     BitAnd,
-    /// Bitwise OR.
+    /// Bitwise OR of both operands.
     BitOr,
-    /// Bitwise XOR.
+    /// Bitwise XOR of both operands.
     BitXor,
     /// 1 if both values are nonzero, else 0.
     LogicalAnd,

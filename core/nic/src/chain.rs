@@ -30,7 +30,7 @@ pub(crate) const TURN: usize = 64;
 
 /// The parameters with which a loopback queue pair is created.
 pub struct LoopbackInit {
-    /// Protection domain.
+    /// Protection domain of the object.
     pub pd: Pd,
     /// Memory of the send queue.
     pub send_ring: Ring,

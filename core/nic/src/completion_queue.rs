@@ -9,7 +9,7 @@ use remora_wire::Qpn;
 /// The completions for which the program asks to be woken (`ibv_req_notify_cq`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Notify {
-    /// No completion.
+    /// No completion is written.
     #[default]
     Never,
     /// The next completion.

@@ -153,7 +153,7 @@ pub(crate) const MAX_WINDOW: u32 = 1 << 16;
 pub struct QueuePairInit {
     /// Transport service, for example RC or UD.
     pub service: Service,
-    /// Protection domain.
+    /// Protection domain of the object.
     pub pd: Pd,
     /// Memory of the send queue.
     pub send_ring: Ring,

@@ -158,7 +158,7 @@ pub const STEPS: u32 = 32;
 pub struct Place {
     /// The address of the first byte.
     pub addr: u64,
-    /// Remote key.
+    /// Remote key of the accessed region.
     pub rkey: u32,
     /// Size in bytes.
     pub len: u32,

@@ -39,17 +39,17 @@ pub enum Operation {
     SendImm(u32),
     /// SEND that also invalidates this key at the peer.
     SendInv(Key),
-    /// RDMA WRITE.
+    /// RDMA WRITE to remote memory.
     Write(Remote),
     /// RDMA WRITE that also consumes a receive work request and delivers immediate data.
     WriteImm(Remote, u32),
-    /// RDMA READ.
+    /// RDMA READ of remote memory.
     Read(Remote),
     /// Compare-and-swap of 8 bytes. The old value is written to the single local element.
     CompareSwap {
         /// Target, aligned to 8 bytes.
         remote: Remote,
-        /// Expected value.
+        /// Expected value of the target.
         compare: u64,
         /// New value, stored if the target equals `compare`.
         swap: u64,
@@ -137,7 +137,7 @@ pub enum Payload<'a> {
 pub struct WorkRequest<'a> {
     /// Value chosen by the program; the completion returns it.
     pub id: u64,
-    /// The operation.
+    /// Operation that is executed.
     pub operation: Operation,
     /// The local data.
     pub payload: Payload<'a>,
@@ -166,21 +166,21 @@ pub enum CompletionKind {
     Send = 0,
     /// A WRITE, with or without immediate data.
     Write = 1,
-    /// A READ.
+    /// Completion of a READ.
     Read = 2,
     /// A compare and swap.
     CompareSwap = 3,
     /// A fetch and add.
     FetchAdd = 4,
-    /// A BIND_MW.
+    /// Completion of a BIND_MW.
     BindWindow = 5,
-    /// A LOCAL_INV.
+    /// Completion of a LOCAL_INV.
     LocalInv = 6,
-    /// A NOP.
+    /// Completion of a NOP.
     Nop = 100,
-    /// A WAIT.
+    /// Completion of a WAIT.
     Wait = 101,
-    /// An ENABLE.
+    /// Completion of an ENABLE.
     Enable = 102,
     /// A calculation ([`Operation::Calculate`]).
     Calculate = 103,

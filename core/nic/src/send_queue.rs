@@ -54,9 +54,9 @@ pub struct SendQueue {
     ring: Ring,
     /// Posted slots, as last read from the producer index.
     produced: u64,
-    /// Fetched slots.
+    /// Number of fetched slots.
     fetched: u64,
-    /// Executed slots.
+    /// Number of executed slots.
     taken: u64,
     /// Limit of fetching, computed from the fields below.
     limit: u64,

@@ -4,7 +4,7 @@
 pub(crate) const SERVICE: u8 = 0xe0;
 /// The bits that name the operation.
 pub(crate) const OPERATION: u8 = !SERVICE;
-/// XRC's.
+/// Service bits of XRC.
 pub(crate) const XRC: u8 = 0xa0;
-/// UC's.
+/// Service bits of UC.
 pub(crate) const UC: u8 = 0x20;

@@ -13,14 +13,14 @@ use remora_wire::NakCode;
 pub enum Atomic {
     /// Compare and swap: stores `swap` if the target equals `compare`.
     CompareSwap {
-        /// Expected value.
+        /// Expected value of the target.
         compare: u64,
-        /// New value.
+        /// New value of the target.
         swap: u64,
     },
     /// Fetch and add: adds `add` to the target, wrapping on overflow.
     FetchAdd {
-        /// Addend.
+        /// Addend of the FETCH_ADD.
         add: u64,
     },
 }
@@ -49,7 +49,7 @@ pub enum Action {
     /// the first packet, `extent` covers the whole message, so that a WRITE without permission changes
     /// nothing.
     Place {
-        /// Remote key.
+        /// Remote key of the accessed region.
         key: u32,
         /// Virtual address of the first byte.
         va: u64,
@@ -60,7 +60,7 @@ pub enum Action {
     /// work request. If no receive work request is posted, nothing is written and the outcome is
     /// [`Outcome::NotReady`].
     PlaceAndNotify {
-        /// Remote key.
+        /// Remote key of the accessed region.
         key: u32,
         /// Virtual address of the first byte.
         va: u64,
@@ -80,7 +80,7 @@ pub enum Action {
     /// READ: checks that `len` bytes at `va` are readable. The bytes are read later, when the responses are
     /// sent.
     Fetch {
-        /// Remote key.
+        /// Remote key of the accessed region.
         key: u32,
         /// Virtual address of the first byte.
         va: u64,
@@ -90,7 +90,7 @@ pub enum Action {
     /// Executes an atomic operation on the 8 bytes at `va`. The outcome is [`Outcome::Value`] with the old
     /// value.
     Atomic {
-        /// Remote key.
+        /// Remote key of the accessed region.
         key: u32,
         /// Virtual address of the 8 bytes.
         va: u64,

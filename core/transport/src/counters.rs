@@ -21,7 +21,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Packets transmitted.
+    /// Number of packets transmitted.
     sent_pkts,
     /// Packets received with a valid format, queue pair and ICRC.
     rcvd_pkts,
@@ -53,7 +53,7 @@ counters! {
     retry_exceeded_err,
     /// Requests that failed after all RNR retries.
     retry_rnr_exceeded_err,
-    /// Packets retransmitted.
+    /// Number of packets retransmitted.
     retransmitted_pkts,
     /// WRITE requests executed.
     rx_write_requests,
@@ -112,7 +112,7 @@ counters! {
     irn_responses_repeated,
     /// Packets received with an ECN congestion mark (CE).
     np_ecn_marked_roce_packets,
-    /// CNPs sent.
+    /// Number of CNPs sent.
     np_cnp_sent,
     /// CNPs received that reduced the rate of a queue pair.
     rp_cnp_handled,

@@ -91,11 +91,11 @@ pub enum Queue {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Service {
-    /// Reliable connection.
+    /// Reliable connection service.
     Rc = 0,
-    /// Unreliable connection.
+    /// Unreliable connection service.
     Uc = 1,
-    /// Unreliable datagram.
+    /// Unreliable datagram service.
     Ud = 2,
     /// Extended reliable connection, requester side.
     XrcInitiator = 3,

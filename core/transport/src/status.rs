@@ -30,7 +30,7 @@ pub enum Status {
     RetryExceeded = 12,
     /// RNR retry counter exceeded: the peer had no receive posted for too long.
     RnrRetryExceeded = 13,
-    /// General error.
+    /// General error of the device.
     General = 21,
 }
 

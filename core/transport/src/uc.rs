@@ -16,13 +16,13 @@ const SERVICE: u8 = 0x20;
 /// The next packet without its payload.
 #[derive(Copy, Clone, Debug)]
 pub struct Plan {
-    /// Op-code.
+    /// Op-code of the packet.
     pub opcode: Opcode,
     /// Packet sequence number.
     pub psn: Psn,
-    /// Solicited-event bit.
+    /// Solicited-event bit of the BTH.
     pub solicited: bool,
-    /// Extension headers.
+    /// Extension headers of the packet.
     pub ext: Extensions,
     /// Offset of the payload in the message, in bytes.
     pub offset: u32,

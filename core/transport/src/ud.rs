@@ -25,9 +25,9 @@ const CONTROLLED: u32 = 1 << 31;
 /// A submitted datagram, with a context `D` of the NIC.
 #[derive(Copy, Clone, Debug)]
 pub struct Datagram<D> {
-    /// The destination.
+    /// Destination of the datagram.
     pub to: Destination,
-    /// Immediate data.
+    /// Immediate data of the message.
     pub imm: Option<u32>,
     /// Length in bytes, at most the port's MTU.
     pub len: u32,
@@ -52,15 +52,15 @@ impl<D: Copy> Datagram<D> {
 /// The next packet without its payload.
 #[derive(Copy, Clone, Debug)]
 pub struct Plan {
-    /// Op-code.
+    /// Op-code of the packet.
     pub opcode: Opcode,
     /// Packet sequence number.
     pub psn: Psn,
     /// Destination queue pair number.
     pub to: Qpn,
-    /// Solicited-event bit.
+    /// Solicited-event bit of the BTH.
     pub solicited: bool,
-    /// Extension headers.
+    /// Extension headers of the packet.
     pub ext: Extensions,
     /// Length of the payload in bytes.
     pub len: u32,

@@ -99,7 +99,7 @@ impl<'a> View<'a> {
         (self.0.ident_fragment.get() >> 16) as u16
     }
 
-    /// Don't-fragment flag.
+    /// Don't-fragment flag of the header.
     #[inline]
     pub fn dont_fragment(&self) -> bool {
         self.0.ident_fragment.get() & DONT_FRAGMENT != 0
@@ -123,13 +123,13 @@ impl<'a> View<'a> {
         ones_complement_sum(self.0) == 0xffff
     }
 
-    /// Source address.
+    /// Source address of the packet.
     #[inline]
     pub fn source(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.0.source.get())
     }
 
-    /// Destination address.
+    /// Destination address of the packet.
     #[inline]
     pub fn destination(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.0.destination.get())
@@ -148,15 +148,15 @@ pub struct Repr {
     pub payload_len: u16,
     /// Identification number of the packet; covered by the ICRC.
     pub ident: u16,
-    /// Don't-fragment flag.
+    /// Don't-fragment flag of the header.
     pub dont_fragment: bool,
     /// Time to live: remaining hops.
     pub ttl: u8,
     /// Protocol number of the payload.
     pub protocol: u8,
-    /// Source address.
+    /// Source address of the packet.
     pub source: Ipv4Addr,
-    /// Destination address.
+    /// Destination address of the packet.
     pub destination: Ipv4Addr,
 }
 

@@ -84,19 +84,19 @@ impl<'a> View<'a> {
         self.0.next_header
     }
 
-    /// Remaining hops.
+    /// Number of remaining hops.
     #[inline]
     pub fn hop_limit(&self) -> u8 {
         self.0.hop_limit
     }
 
-    /// Source address.
+    /// Source address of the packet.
     #[inline]
     pub fn source(&self) -> Ipv6Addr {
         Ipv6Addr::from_octets(self.0.source)
     }
 
-    /// Destination address.
+    /// Destination address of the packet.
     #[inline]
     pub fn destination(&self) -> Ipv6Addr {
         Ipv6Addr::from_octets(self.0.destination)
@@ -114,11 +114,11 @@ pub struct Repr {
     pub payload_len: u16,
     /// Protocol number of the payload.
     pub next_header: u8,
-    /// Remaining hops.
+    /// Number of remaining hops.
     pub hop_limit: u8,
-    /// Source address.
+    /// Source address of the packet.
     pub source: Ipv6Addr,
-    /// Destination address.
+    /// Destination address of the packet.
     pub destination: Ipv6Addr,
 }
 

@@ -59,9 +59,9 @@ pub const QKEY: u32 = 0x8001_0000;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Answered {
-    /// A REQ.
+    /// A REQ message.
     Req = 0,
-    /// A REP.
+    /// A REP message.
     Rep = 1,
     /// No message, or a LAP.
     Other = 2,

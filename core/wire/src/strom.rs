@@ -36,13 +36,13 @@ pub fn split(params: &[u8]) -> Result<(reth::Repr, &[u8]), WireError> {
 pub struct Status(pub u8);
 
 impl Status {
-    /// Success.
+    /// The kernel succeeded.
     pub const DONE: Status = Status(0);
     /// The object, such as a key, does not exist.
     pub const MISS: Status = Status(1);
     /// No kernel has this op-code, and no program accepts it either.
     pub const NO_KERNEL: Status = Status(2);
-    /// Invalid parameters.
+    /// The parameters are invalid.
     pub const BAD_PARAMS: Status = Status(3);
     /// The kernel accessed memory without permission.
     pub const ACCESS: Status = Status(4);

@@ -50,13 +50,13 @@ impl<'a> View<'a> {
         Ok(View(raw))
     }
 
-    /// Source port.
+    /// Source port of the datagram.
     #[inline]
     pub fn source_port(&self) -> u16 {
         (self.0.ports.get() >> 16) as u16
     }
 
-    /// Destination port.
+    /// Destination port of the datagram.
     #[inline]
     pub fn destination_port(&self) -> u16 {
         self.0.ports.get() as u16
@@ -78,9 +78,9 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// Source port.
+    /// Source port of the datagram.
     pub source_port: u16,
-    /// Destination port.
+    /// Destination port of the datagram.
     pub destination_port: u16,
     /// Length of the payload after the header in bytes, at most 65527; `emit` panics above 65527.
     pub payload_len: u16,

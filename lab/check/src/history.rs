@@ -16,17 +16,17 @@ pub enum Step {
     Read {
         /// Number of the key.
         key: u64,
-        /// Value read.
+        /// Value that was read.
         value: Option<u64>,
     },
-    /// A write.
+    /// Write of a value.
     Write {
         /// Number of the key.
         key: u64,
-        /// Value written.
+        /// Value that was written.
         value: u64,
     },
-    /// A deletion.
+    /// Deletion of the value.
     Delete {
         /// Number of the key.
         key: u64,
@@ -147,7 +147,7 @@ pub struct Operation {
     pub invoked: u64,
     /// Time at which the client stopped waiting; `None` if the client died or the run ended before.
     pub ended: Option<u64>,
-    /// Outcome.
+    /// Outcome of the operation.
     pub outcome: Outcome,
     /// Steps that took effect, or that may have if the outcome is unknown.
     pub steps: Vec<Step>,

@@ -19,7 +19,7 @@ enum Validation {
     Reads,
     /// No value that it replaces was replaced (snapshot isolation).
     Writes,
-    /// No validation.
+    /// Validation is skipped.
     Skipped,
 }
 

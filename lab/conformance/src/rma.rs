@@ -51,11 +51,11 @@ pub struct Operation {
 /// The end of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct OperationEnd {
-    /// Command slot.
+    /// Command slot of the operation.
     pub slot: usize,
     /// Kind of the operation, if the arm knows it.
     pub kind: Option<Kind>,
-    /// Completion status.
+    /// Status of the completion.
     pub status: Status,
 }
 

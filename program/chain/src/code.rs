@@ -47,7 +47,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// All comparisons.
+    /// List of all comparisons.
     pub const ALL: [Test; 6] =
         [Test::Equal, Test::NotEqual, Test::Less, Test::LessOrEqual, Test::Greater, Test::GreaterOrEqual];
 

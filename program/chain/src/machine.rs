@@ -78,7 +78,7 @@ pub struct Failure {
     pub queue: usize,
     /// Slot of the work request in the queue.
     pub slot: u64,
-    /// Completion status.
+    /// Status of the completion.
     pub status: Status,
 }
 

@@ -111,7 +111,7 @@ pub struct Label {
 pub struct Section {
     /// Name of the section.
     pub name: String,
-    /// Initial bytes.
+    /// Initial bytes of the memory.
     pub bytes: Vec<u8>,
     /// Labels of the section, in the order of their offsets.
     pub labels: Vec<Label>,

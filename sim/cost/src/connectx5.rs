@@ -20,7 +20,7 @@ pub struct ConnectX5 {
     pub issue: Constant,
     /// A WAIT whose condition is already true.
     pub wait: Constant,
-    /// ENABLE.
+    /// Cost of an ENABLE.
     pub enable: Constant,
     /// Additional time of a READ beyond the access.
     pub read: Constant,

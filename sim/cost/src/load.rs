@@ -128,7 +128,7 @@ const FARM: Operation = Operation {
 pub struct System {
     /// Name in figures.
     pub name: &'static str,
-    /// Hardware model.
+    /// Model of the hardware.
     pub model: CostModel,
     /// Operations of the clients, in equal parts.
     pub mix: &'static [Operation],

@@ -9,7 +9,7 @@ pub enum Unit {
     PerSecond,
     /// Bytes per second.
     Bandwidth,
-    /// A ratio.
+    /// Ratio without a unit.
     Ratio,
 }
 

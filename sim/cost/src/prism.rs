@@ -66,7 +66,7 @@ pub const PILAF_CRC: Constant =
 pub enum Unit {
     /// Time in nanoseconds.
     Nanoseconds,
-    /// Thousandths.
+    /// Thousandths of a whole.
     PerMille,
     /// Events per second.
     PerSecond,

@@ -44,7 +44,7 @@ pub struct Queue {
     pub send_cq: u32,
     /// Number of the completion queue of its receives.
     pub receive_cq: u32,
-    /// Fetch mode.
+    /// Mode of fetching WQEs.
     pub fetching: Fetching,
     /// Number of slots that are enabled at the start.
     pub enabled: u64,

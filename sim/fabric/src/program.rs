@@ -75,7 +75,7 @@ pub struct QueuePair {
     pub(crate) index: usize,
     /// Queue pair number.
     pub number: Qpn,
-    /// Transport service.
+    /// Transport service of the queue pair.
     pub service: Service,
 }
 

@@ -269,7 +269,7 @@ pub enum TopologyError {
     Loop {
         /// Index of the link.
         link: usize,
-        /// Node number.
+        /// Number of the node.
         node: u32,
     },
     /// The rate of a link is not in [`RATE_MIN`]..=[`RATE_MAX`].
@@ -297,7 +297,7 @@ pub enum TopologyError {
     TooMany {
         /// Name of what is limited: nodes, links, ports of a node or entries of the routes.
         what: &'static str,
-        /// Requested number.
+        /// Number that was requested.
         asked: u64,
         /// Largest possible number.
         limit: u64,

@@ -52,7 +52,7 @@ pub struct Unfinished {
 /// The progress of a run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Simulated time.
+    /// Time of the simulation.
     pub now: Picos,
     /// Number of flows that have ended, and of all flows.
     pub flows: (usize, usize),

@@ -3,7 +3,7 @@
 use crate::error::{ScenarioError, Source, excerpt};
 use crate::units::{WholeError, whole};
 
-/// A word.
+/// A word of the line.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
     /// Characters of the word.

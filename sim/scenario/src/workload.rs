@@ -96,7 +96,7 @@ pub enum Traffic {
     },
     /// A list of flows.
     Flows {
-        /// The flows.
+        /// Flows of the workload.
         flows: Vec<FlowText>,
     },
     /// A flow file of HPCC, ConWeave or htsim. The caller of this crate supplies its contents.

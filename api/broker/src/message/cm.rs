@@ -127,7 +127,7 @@ pub(crate) enum CmReply {
     /// Where the id is bound; with `Listen`, too.
     Bound(#[serde(with = "super::ip_port")] SocketAddr),
     Done,
-    /// The errno.
+    /// The errno of the failure.
     Failed(u16),
     QpAttributes(#[serde(with = "SentAttributes")] QpAttributes),
 }

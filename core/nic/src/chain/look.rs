@@ -10,7 +10,7 @@ use crate::wqe::SLOT;
 /// The state of a send queue. Counts are slots since its creation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SendQueueFacts {
-    /// Executed slots.
+    /// Number of executed slots.
     pub taken: u64,
     /// Fetched slots. The NIC does not see changes to slots below this count.
     pub fetched: u64,

@@ -23,7 +23,7 @@ pub(super) struct LaneId {
 }
 
 impl LaneId {
-    /// No lane.
+    /// Identifier of no lane.
     pub const NONE: LaneId = LaneId { place: u32::MAX, index: u32::MAX };
 }
 

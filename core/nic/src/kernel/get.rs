@@ -65,7 +65,7 @@ impl Slot {
 pub struct Lookup {
     /// Address of the slot that the key belongs to.
     pub slot: u64,
-    /// The key.
+    /// Key of the entry.
     pub key: u64,
 }
 

@@ -5,19 +5,19 @@ use super::{Aggregate, Consistency, Filter, Get, HyperLogLog, Kernel, Shuffle, T
 /// A built-in kernel.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Shipped {
-    /// [`Get`].
+    /// The kernel [`Get`].
     Get,
-    /// [`Traversal`].
+    /// The kernel [`Traversal`].
     Traversal,
-    /// [`Consistency`].
+    /// The kernel [`Consistency`].
     Consistency,
-    /// [`Shuffle`].
+    /// The kernel [`Shuffle`].
     Shuffle,
-    /// [`HyperLogLog`].
+    /// The kernel [`HyperLogLog`].
     HyperLogLog,
-    /// [`Filter`].
+    /// The kernel [`Filter`].
     Filter,
-    /// [`Aggregate`].
+    /// The kernel [`Aggregate`].
     Aggregate,
 }
 

@@ -43,7 +43,7 @@ pub fn histogram(bits: u32, first: u32, partitions: &[Partition]) -> Vec<u8> {
     bytes
 }
 
-/// The kernel.
+/// Kernel that distributes tuples to partitions.
 pub struct Shuffle {
     mask: u64,
     partitions: Box<[Partition; PARTITIONS]>,

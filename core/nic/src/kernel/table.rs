@@ -36,7 +36,7 @@ pub struct KernelInit {
 pub struct KernelFacts {
     /// Number of the kernel.
     pub number: u32,
-    /// Protection domain.
+    /// Protection domain of the object.
     pub pd: Pd,
     /// Opcode; `None` for the fallback.
     pub opcode: Option<u64>,

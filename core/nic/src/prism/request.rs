@@ -45,7 +45,7 @@ impl Address {
 /// The data source of a WRITE or ALLOCATE.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
-    /// Local data.
+    /// Data of the requester's memory.
     Local(Payload<'a>),
     /// Data in the peer's memory, under the key of the operation: at most [`COPY_MAX`](super::COPY_MAX)
     /// bytes.
@@ -108,7 +108,7 @@ pub enum Operation<'a> {
 pub struct WorkRequest<'a> {
     /// Value chosen by the program; the completion returns it.
     pub id: u64,
-    /// The operation.
+    /// Operation that is executed.
     pub operation: Operation<'a>,
     /// Executes the operation only if the previous operation of this queue was successful.
     pub conditional: bool,
@@ -119,7 +119,7 @@ pub struct WorkRequest<'a> {
     /// redirection, the result of a READ or an atomic is the number of bytes written. READs without a
     /// redirection have none.
     pub result: Option<Sge>,
-    /// Completion flags.
+    /// Flags of the request's completion.
     pub flags: Completion,
 }
 
@@ -242,7 +242,7 @@ fn trim(list: &[Sge], len: u32, out: &mut [Sge; MAX_SGE]) -> Option<usize> {
 enum Behind<'a> {
     /// Elements of the list, without the first.
     List(&'a [Sge]),
-    /// Inline data.
+    /// Data in the work request.
     Inline(&'a [u8]),
     /// Operands of an atomic; true for a compare-and-swap.
     Operands(&'a Operands, bool),

@@ -48,7 +48,7 @@ pub struct Command {
 /// A location in a region.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operand {
-    /// RegionId.
+    /// RegionId of the server's region.
     pub region: u32,
     /// Offset in the region.
     pub offset: u64,

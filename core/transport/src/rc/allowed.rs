@@ -3,10 +3,10 @@
 /// One-sided operations that the peer may execute (`qp_access_flags`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// RDMA WRITE.
+    /// RDMA WRITE to remote memory.
     pub write: bool,
-    /// RDMA READ.
+    /// RDMA READ of remote memory.
     pub read: bool,
-    /// Atomics.
+    /// CAS and fetch-and-add.
     pub atomic: bool,
 }

@@ -7,33 +7,33 @@ use remora_wire::prism::Verdict;
 /// The operation of a message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// SEND.
+    /// A SEND message.
     Send,
     /// SEND with immediate data.
     SendImm(u32),
     /// SEND that invalidates the given key at the peer.
     SendInv(u32),
-    /// RDMA WRITE.
+    /// RDMA WRITE to remote memory.
     Write {
         /// Remote address of the first byte.
         va: u64,
-        /// Remote key.
+        /// Remote key of the accessed region.
         rkey: u32,
     },
     /// RDMA WRITE with immediate data.
     WriteImm {
         /// Remote address of the first byte.
         va: u64,
-        /// Remote key.
+        /// Remote key of the accessed region.
         rkey: u32,
-        /// Immediate data.
+        /// Immediate data of the message.
         imm: u32,
     },
-    /// RDMA READ.
+    /// RDMA READ of remote memory.
     Read {
         /// Remote address of the first byte.
         va: u64,
-        /// Remote key.
+        /// Remote key of the accessed region.
         rkey: u32,
     },
     /// A work request without packets (NOP, LOCAL_INV), which only keeps its place in the order of
@@ -43,7 +43,7 @@ pub enum Kind {
     Atomic {
         /// Remote address of the 8 bytes.
         va: u64,
-        /// Remote key.
+        /// Remote key of the accessed region.
         rkey: u32,
         /// The operation and its operands.
         atomic: Atomic,
@@ -95,7 +95,7 @@ impl Kind {
 /// A submitted message, with a context `D` of the NIC (location of the data, index of the WQE).
 #[derive(Copy, Clone, Debug)]
 pub struct Message<D> {
-    /// The operation.
+    /// Operation that is executed.
     pub kind: Kind,
     /// Length of the message's data, in bytes.
     pub len: u32,
@@ -114,9 +114,9 @@ pub struct Retired<D> {
     pub context: D,
     /// Length of the message's data, in bytes.
     pub len: u32,
-    /// The operation.
+    /// Operation that is executed.
     pub kind: Kind,
-    /// Completion status.
+    /// Status of the completion.
     pub status: Status,
     /// Result of a PRISM operation that succeeded; `Done` for other operations.
     pub verdict: Verdict,

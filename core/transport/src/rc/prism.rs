@@ -24,13 +24,13 @@ pub const KEPT: usize = 128;
 /// The base verb of a PRISM operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// READ.
+    /// An RDMA READ.
     Read,
     /// WRITE, or ALLOCATE if that flag is set.
     Write,
     /// Enhanced compare-and-swap (masked, up to 32 bytes).
     CompareSwap,
-    /// Fetch-and-add.
+    /// A fetch-and-add operation.
     FetchAdd,
 }
 
@@ -160,7 +160,7 @@ impl Extended {
 /// packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Base verb.
+    /// Base verb of the operation.
     pub verb: Verb,
     /// Flags of the operation.
     pub flags: Flags,
@@ -168,7 +168,7 @@ pub struct Request {
     pub first: bool,
     /// True for the last packet of the operation, which is answered.
     pub last: bool,
-    /// Remote key.
+    /// Remote key of the accessed region.
     pub key: u32,
     /// Target address, address of a pointer, or number of a free list.
     pub va: u64,
@@ -248,7 +248,7 @@ pub enum Output {
     /// The memory range of a longer READ, which is read while the responses are sent. Never longer than
     /// requested.
     Memory {
-        /// Remote key.
+        /// Remote key of the accessed region.
         key: u32,
         /// Address of the first byte, after the pointer was dereferenced.
         va: u64,

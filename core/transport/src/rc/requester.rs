@@ -26,15 +26,15 @@ pub use operation_list::{Followers, Part};
 /// The next request packet without its payload.
 #[derive(Copy, Clone, Debug)]
 pub struct Plan {
-    /// Op-code.
+    /// Op-code of the packet.
     pub opcode: Opcode,
     /// Packet sequence number.
     pub psn: Psn,
     /// AckReq bit: requests an acknowledgement.
     pub ack_req: bool,
-    /// Solicited-event bit.
+    /// Solicited-event bit of the BTH.
     pub solicited: bool,
-    /// Extension headers.
+    /// Extension headers of the packet.
     pub ext: Extensions,
     /// Offset of the payload in the message, in bytes.
     pub offset: u32,

@@ -19,7 +19,7 @@ pub use operation_list::OperationListOutcome;
 /// The next response packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Op-code.
+    /// Op-code of the packet.
     pub opcode: Opcode,
     /// Packet sequence number.
     pub psn: Psn,

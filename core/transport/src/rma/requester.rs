@@ -40,7 +40,7 @@ pub enum IssueError {
 /// An operation that ended, whose slot is free.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct OperationEnd {
-    /// Command slot.
+    /// Command slot of the operation.
     pub slot: u16,
     /// Status of the operation.
     pub status: Status,
@@ -53,7 +53,7 @@ pub struct OperationEnd {
 /// The next piece of the data of a write or rekey (hop 3).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct DataPiece {
-    /// Command slot.
+    /// Command slot of the operation.
     pub slot: u16,
     /// The server's slot, to which the piece is sent.
     pub server_slot: u16,

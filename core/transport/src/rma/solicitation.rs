@@ -23,7 +23,7 @@ pub enum Party {
 /// An operation in a queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// The operation.
+    /// Operation that is executed.
     pub party: Party,
     /// Class of service.
     pub class: Class,

@@ -8,13 +8,13 @@ use super::fields::mad;
 pub const RELIABLE_CONNECTION: u16 = 1 << 9;
 /// Capability: unreliable connections.
 pub const UNRELIABLE_CONNECTION: u16 = 1 << 12;
-/// Capability: SIDR.
+/// Capability bit of SIDR.
 pub const SIDR: u16 = 1 << 13;
 
 mad! {
     72, "class_version={class_version} capabilities={capabilities:#06x} response_time={response_time}";
 
-    /// MAD version.
+    /// Base version of MADs.
     base_version: u8 = 0, 8;
     /// Version of the management class.
     class_version: u8 = 1, 8;

@@ -22,7 +22,7 @@ impl Method {
     pub const GET: Method = Method(0x01);
     /// Sends a message of the communication manager, which is answered by another message.
     pub const SEND: Method = Method(0x03);
-    /// Answers [`Method::GET`].
+    /// Response to [`Method::GET`].
     pub const GET_RESP: Method = Method(0x81);
 }
 
@@ -39,7 +39,7 @@ pub struct Attribute(pub u16);
 impl Attribute {
     /// Capabilities of a management class.
     pub const CLASS_PORT_INFO: Attribute = Attribute(0x0001);
-    /// Connection request.
+    /// Request for a connection.
     pub const REQ: Attribute = Attribute(0x0010);
     /// A message was received and its answer takes longer.
     pub const MRA: Attribute = Attribute(0x0011);
@@ -59,7 +59,7 @@ impl Attribute {
     pub const SIDR_REP: Attribute = Attribute(0x0018);
     /// Request to load an alternate path.
     pub const LAP: Attribute = Attribute(0x0019);
-    /// Answers [`Attribute::LAP`].
+    /// Response to [`Attribute::LAP`].
     pub const APR: Attribute = Attribute(0x001a);
 
     /// Returns IBTA's name of an attribute of the communication manager, or `None` for other attributes.
@@ -102,7 +102,7 @@ mad! {
 
     /// MAD version, [`BASE_VERSION`].
     base_version: u8 = 0, 8;
-    /// Management class.
+    /// Management class of the MAD.
     class: u8 = 1, 8;
     /// Version of the management class.
     class_version: u8 = 2, 8;

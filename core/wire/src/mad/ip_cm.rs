@@ -44,14 +44,14 @@ const _: () = assert!(size_of::<Raw>() == LEN);
 /// Both IP addresses of a connection, of the same version.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// IPv4 addresses.
+    /// Both addresses are IPv4.
     V4 {
         /// Address of the active side.
         source: Ipv4Addr,
         /// Address of the passive side.
         destination: Ipv4Addr,
     },
-    /// IPv6 addresses.
+    /// Both addresses are IPv6.
     V6 {
         /// Address of the active side.
         source: Ipv6Addr,

@@ -60,13 +60,13 @@ macro_rules! messages {
 }
 
 messages! {
-    /// Connection request.
+    /// Request for a connection.
     Req(req) = SEND REQ;
     /// The answer to a message takes longer.
     Mra(mra) = SEND MRA;
-    /// Refusal.
+    /// Refusal of a connection.
     Rej(rej) = SEND REJ;
-    /// Acceptance.
+    /// Acceptance of a connection.
     Rep(rep) = SEND REP;
     /// Ready to use.
     Rtu(rtu) = SEND RTU;

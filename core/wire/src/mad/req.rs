@@ -11,9 +11,9 @@ pub const PRIVATE_LEN: usize = 92;
 /// The transport service of a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ConnectedService {
-    /// Reliable connection.
+    /// Reliable connection service.
     Rc,
-    /// Unreliable connection.
+    /// Unreliable connection service.
     Uc,
     /// Reliable datagram, which has no known implementation.
     Rd,
@@ -40,7 +40,7 @@ mad! {
 
     /// Communication id of the sender.
     local_comm_id: u32 = 0, 32;
-    /// Requested service.
+    /// Service that is requested.
     service_id: ServiceId = 8, 64;
     /// GUID of the sender's channel adapter.
     local_ca_guid: u64 = 16, 64;

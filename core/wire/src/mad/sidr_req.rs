@@ -13,7 +13,7 @@ mad! {
     request_id: u32 = 0, 32;
     /// Partition key of the datagrams.
     pkey: u16 = 4, 16;
-    /// Requested service.
+    /// Service that is requested.
     service_id: ServiceId = 8, 64;
     /// Private data, passed from the sender's program to the receiver's.
     private_data: [u8; PRIVATE_LEN] = 16, PRIVATE_LEN * 8;

@@ -97,7 +97,7 @@ pub struct Operation<'a> {
     pub opcode: Opcode,
     /// The PRISM flags of the operation.
     pub flags: Flags,
-    /// Extension header.
+    /// Extension header of the operation.
     pub target: Target,
     /// Addresses, operands and payload.
     pub bytes: &'a [u8],

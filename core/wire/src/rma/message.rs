@@ -47,7 +47,7 @@ impl Body {
 /// A parsed message, which is not authenticated yet.
 #[derive(Copy, Clone, Debug)]
 pub struct Message<'a> {
-    /// The header.
+    /// Header of the message.
     pub header: header::Repr,
     /// The fields that the kind adds.
     pub body: Body,

@@ -29,11 +29,11 @@ pub enum Target {
 /// The condition of an `if` or `while`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// Left operand.
+    /// Left operand of the comparison.
     pub left: Amount,
-    /// Comparison.
+    /// Comparison of both operands.
     pub test: Test,
-    /// Right operand.
+    /// Right operand of the comparison.
     pub right: Amount,
 }
 

@@ -23,7 +23,7 @@ impl PacketId {
 pub struct Flags(u8);
 
 impl Flags {
-    /// No flags.
+    /// Value without any flag.
     pub const NONE: Flags = Flags(0);
     /// The packet is ECN-capable (ECT), so switches may mark it.
     pub const ECN_CAPABLE: Flags = Flags(1);

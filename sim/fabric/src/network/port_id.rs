@@ -6,7 +6,7 @@
 pub struct PortId(pub u32);
 
 impl PortId {
-    /// No port.
+    /// Identifier of no port.
     pub const NONE: PortId = PortId(u32::MAX);
 
     /// Returns the other direction of the same link.

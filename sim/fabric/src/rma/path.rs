@@ -48,7 +48,7 @@ pub struct Path {
     pub rtt_ns: u64,
     /// Number of servers.
     pub servers: usize,
-    /// Fault rules.
+    /// Fault rules of the path.
     pub rules: Rules,
     /// Settings of all engines.
     pub settings: Settings,

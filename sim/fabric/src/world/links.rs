@@ -54,9 +54,9 @@ pub struct SwitchConfig {
 pub struct Sent {
     /// Time of departure.
     pub at: Instant,
-    /// Sending node.
+    /// Number of the sending node.
     pub from: usize,
-    /// Receiving node.
+    /// Number of the receiving node.
     pub to: usize,
     /// Bytes of the frame.
     pub bytes: Vec<u8>,

@@ -16,7 +16,7 @@ pub const LEN: usize = 64 << 10;
 pub const SERVER: usize = 0;
 pub const CLIENT: usize = 1;
 
-/// All rights.
+/// Set of all rights.
 pub const ALL: Rights = Rights(7);
 
 /// Two or more nodes; node 0 has a region that is accessible with its key.

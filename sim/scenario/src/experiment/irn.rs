@@ -78,7 +78,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// All contenders.
+    /// List of all contenders.
     pub const ALL: [Contender; 9] = [
         Contender::Irn,
         Contender::IrnPfc,

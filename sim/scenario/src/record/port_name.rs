@@ -10,7 +10,7 @@ use crate::error::excerpt;
 /// A port, named as in HPCC's files: `130:1` is the first port of node 130.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PortName {
-    /// Node number.
+    /// Number of the node.
     pub node: u32,
     /// Number of the port at its node, from 1, in the order of the links.
     pub port: u32,

@@ -132,7 +132,7 @@ macro_rules! named {
         }
 
         impl $type {
-            /// All variants.
+            /// List of all variants.
             pub const ALL: &[$type] = &[$($type::$variant,)*];
 
             /// Returns the name as written in files and on the command line.

@@ -74,7 +74,7 @@ impl Shared {
 /// The kind of a connected peer.
 #[derive(Copy, Clone)]
 pub enum Guest<C> {
-    /// A client.
+    /// Connection of a client.
     Client(C),
     /// A replica that repairs itself. It stays connected when clients must leave, because its reads answer
     /// no client.

@@ -262,7 +262,7 @@ impl<D: Classical> KvDesign for D {
 /// contents.
 const FURTHER: u64 = 256;
 
-/// PRISM-KV.
+/// The design PRISM-KV.
 pub struct PrismDesign;
 
 /// Number of slots that a client remembers.
@@ -351,9 +351,9 @@ pub trait Classical: 'static {
     }
 }
 
-/// Pilaf.
+/// The design of Pilaf.
 pub struct PilafDesign;
-/// FaRM.
+/// The design of FaRM.
 pub struct FarmDesign;
 /// Two-sided: every operation is a call.
 pub struct TwoSidedDesign;

@@ -35,7 +35,7 @@ pub const READS: u8 = 128;
 /// Protocol extensions of queue pairs, in addition to the standard verbs.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Extensions {
-    /// PRISM's operations.
+    /// Support of PRISM's operations.
     pub prism: bool,
     /// StRoM's RPCs to kernels.
     pub strom: bool,
@@ -99,9 +99,9 @@ impl Default for Watch {
 
 /// A program with its clients, and the loop that serves them.
 pub struct Service<P: Program> {
-    /// The program.
+    /// Program of the server.
     pub program: P,
-    /// The NIC.
+    /// Context of the NIC.
     pub context: Context,
     cq: CompletionQueue,
     channel: CompletionChannel,

@@ -18,7 +18,7 @@ pub enum Design {
 }
 
 impl Design {
-    /// All designs.
+    /// List of all designs.
     pub const ALL: [Design; 2] = [Design::PrismRs, Design::AbdLock];
 
     /// Returns the name of the design on the command line.

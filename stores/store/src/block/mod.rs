@@ -77,7 +77,7 @@ pub struct ClientConfig {
 /// A deliberate fault that a checker of histories must detect.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Canary {
-    /// No fault.
+    /// No fault is injected.
     #[default]
     Sound,
     /// A write of an older tag overwrites a newer one.

@@ -7,7 +7,7 @@ use remora_transport::Instant;
 /// The condition and mode of a storing command.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Verb {
-    /// Stores unconditionally.
+    /// Stores the value unconditionally.
     Set,
     /// Stores if the key is new.
     Add,

@@ -339,7 +339,7 @@ impl Session {
         self.state = State::Listing(listing);
     }
 
-    /// Stops reading.
+    /// Stops reading from the connection.
     pub(super) fn hang_up(&mut self) {
         self.state = State::Closed;
     }

@@ -23,7 +23,7 @@ pub enum Design {
 }
 
 impl Design {
-    /// All designs.
+    /// List of all designs.
     pub const ALL: [Design; 5] =
         [Design::Pilaf, Design::Farm, Design::TwoSided, Design::Prism, Design::Strom];
 

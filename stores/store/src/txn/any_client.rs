@@ -11,9 +11,9 @@ use crate::{Broken, Connections, QueueNeeds, Registered};
 /// A transaction client of the design that the shards use.
 #[derive(Debug)]
 pub enum AnyClient {
-    /// PRISM-TX.
+    /// The design PRISM-TX.
     PrismTx(Client),
-    /// FaRM.
+    /// The design of FaRM.
     Farm(farm::Client),
 }
 

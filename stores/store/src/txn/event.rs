@@ -51,9 +51,9 @@ impl From<Broken> for Refused {
 pub enum Event<'a> {
     /// A read of a key has completed.
     Read {
-        /// The transaction.
+        /// Identifier of the transaction.
         tx: Tx,
-        /// The key.
+        /// Key of the entry.
         entry: EntryId,
         /// The value; `None` if the key is absent.
         value: Option<&'a [u8]>,
@@ -62,7 +62,7 @@ pub enum Event<'a> {
     Ended {
         /// The transaction. Its place in the window may be reused.
         tx: Tx,
-        /// The outcome.
+        /// Outcome of the transaction.
         outcome: Outcome,
         /// Number of sequential round trips that the transaction took.
         round_trips: u32,

@@ -7,14 +7,14 @@ use crate::words::{set_u32, set_u64, u32_at, u64_at};
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Design {
-    /// PRISM-TX.
+    /// The design PRISM-TX.
     PrismTx = 1,
     /// FaRM: lock, validate, update.
     Farm = 2,
 }
 
 impl Design {
-    /// All designs.
+    /// List of all designs.
     pub const ALL: [Design; 2] = [Design::PrismTx, Design::Farm];
 
     /// Returns the name of the design on the command line.

@@ -70,7 +70,7 @@ fn fits(opcode: Opcode, len: u32, mtu: u32) -> bool {
 /// A packet of a WRITE without immediate data.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
-    /// Remote key.
+    /// Remote key of the accessed region.
     pub key: u32,
     /// Virtual address of the payload's first byte.
     pub va: u64,

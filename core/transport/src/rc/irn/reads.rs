@@ -14,7 +14,7 @@ use crate::rc::Seq;
 pub enum Wanted {
     /// A range of memory (READ).
     Memory {
-        /// Remote key.
+        /// Remote key of the accessed region.
         key: u32,
         /// Virtual address of the first byte.
         va: u64,
@@ -23,7 +23,7 @@ pub enum Wanted {
     },
     /// An atomic operation on 8 bytes that is not executed yet.
     Atomic {
-        /// Remote key.
+        /// Remote key of the accessed region.
         key: u32,
         /// Virtual address of the 8 bytes.
         va: u64,
@@ -34,7 +34,7 @@ pub enum Wanted {
     Value(u64),
     /// The 8-byte result of a PRISM operation. The AETH credits encode how the operation ended.
     Number {
-        /// The result.
+        /// Result of the atomic operation.
         value: u64,
         /// AETH credit code.
         credits: u8,

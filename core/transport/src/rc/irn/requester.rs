@@ -26,15 +26,15 @@ use std::collections::VecDeque;
 /// The next request packet without its payload.
 #[derive(Copy, Clone, Debug)]
 pub struct Plan {
-    /// Op-code.
+    /// Op-code of the packet.
     pub opcode: Opcode,
     /// Packet sequence number.
     pub psn: Psn,
     /// AckReq bit: requests an immediate acknowledgement.
     pub ack_req: bool,
-    /// Solicited-event bit.
+    /// Solicited-event bit of the BTH.
     pub solicited: bool,
-    /// Extension headers.
+    /// Extension headers of the packet.
     pub ext: Extensions,
     /// IRN's additional headers.
     pub additions: Additions,

@@ -49,7 +49,7 @@ pub enum Step {
     PlaceAndNotify {
         /// Number of the receive work request. The NIC takes it and all earlier ones from the receive queue.
         wqe: u64,
-        /// Remote key.
+        /// Remote key of the accessed region.
         key: u32,
         /// Virtual address of the first byte.
         va: u64,
@@ -80,7 +80,7 @@ pub enum Step {
 /// The next packet that the responder sends.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Op-code.
+    /// Op-code of the packet.
     pub opcode: Opcode,
     /// Packet sequence number.
     pub psn: Psn,

@@ -28,7 +28,7 @@ pub struct Part<'a, D> {
     pub psn: Psn,
     /// AckReq bit: requests an acknowledgement.
     pub ack_req: bool,
-    /// The message.
+    /// Message of the request.
     pub message: &'a Message<D>,
 }
 

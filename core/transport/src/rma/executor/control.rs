@@ -266,13 +266,13 @@ impl Control for Unlimited {
 /// The congestion control that [`CongestionSettings::kind`] selects.
 #[derive(Copy, Clone, Debug)]
 pub enum Chosen {
-    /// [`ControlKind::Delays`].
+    /// Control of [`ControlKind::Delays`].
     Delays(Delays),
-    /// [`ControlKind::TotalDelay`].
+    /// Control of [`ControlKind::TotalDelay`].
     TotalDelay(TotalDelay),
-    /// [`ControlKind::Fixed`].
+    /// Control of [`ControlKind::Fixed`].
     Fixed(Fixed),
-    /// [`ControlKind::None`].
+    /// Control of [`ControlKind::None`].
     None(Unlimited),
 }
 

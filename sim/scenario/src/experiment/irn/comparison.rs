@@ -6,7 +6,7 @@ use crate::scenario::ControlName;
 /// A metric of the paper.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Mean slowdown.
+    /// Mean slowdown of the flows.
     Slowdown,
     /// Mean completion time.
     Fct,
@@ -15,7 +15,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// All metrics.
+    /// List of all metrics.
     pub const ALL: [Metric; 3] = [Metric::Slowdown, Metric::Fct, Metric::P99];
 
     /// Returns the name in tables, plots and the list of signs.

@@ -206,7 +206,7 @@ impl ServerLink {
 
 /// A new connection, established by a thread that may wait.
 pub struct Connected {
-    /// The connection.
+    /// Connection to the server.
     pub caller: Caller,
     /// The grants of the server's regions.
     pub grants: Vec<RegionGrant>,
