@@ -27,7 +27,10 @@ fn answers(bytes: &[u8], piece: usize, read: usize) -> (Cache, Vec<u8>) {
     };
     let mut cache = Cache::new(config, memory, NOW);
     let mut session = Session::new(&mut cache);
-    let (mut all, mut out, mut at, mut end) = (Vec::new(), Vec::with_capacity(OUTPUT), 0, 0);
+    let mut all = Vec::new();
+    let mut out = Vec::with_capacity(OUTPUT);
+    let mut at = 0;
+    let mut end = 0;
     loop {
         end = bytes.len().min(end + piece);
         let taken = session.run(&mut cache, NOW, &bytes[at..end], &mut out);
@@ -49,7 +52,8 @@ fuzz_target!(|data: &[u8]| {
     let (mut cache, pieces) = answers(bytes, usize::from(*piece) + 1, usize::from(*read) * 64 + 1);
     assert!(whole == pieces, "{:?} and {:?}", whole.escape_ascii(), pieces.escape_ascii());
     // The longest value fits after everything else has been freed.
-    let (mut session, mut out) = (Session::new(&mut cache), Vec::new());
+    let mut session = Session::new(&mut cache);
+    let mut out = Vec::new();
     session.run(&mut cache, NOW, format!("set a 0 0 {MAX_VALUE}\r\n").as_bytes(), &mut out);
     session.run(&mut cache, NOW, &vec![b'v'; MAX_VALUE], &mut out);
     session.run(&mut cache, NOW, b"\r\n", &mut out);

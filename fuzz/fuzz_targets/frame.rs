@@ -13,7 +13,8 @@ fn same_icrc(start: Start, bytes: &[u8], whole: &Dissected<'_>) {
     let Some((network, header)) = &whole.network else { return };
     let ip = if start == Start::Ethernet { ethernet::LEN } else { 0 };
     let from_udp = ip + network.header_len();
-    let (from_bth, end) = (from_udp + udp::LEN, from_udp + udp::LEN + usize::from(header.payload_len));
+    let from_bth = from_udp + udp::LEN;
+    let end = from_udp + udp::LEN + usize::from(header.payload_len);
     let covered = &bytes[from_bth..end - icrc::LEN];
     let slow = icrc::compute(&bytes[ip..from_udp], &bytes[from_udp..from_bth], covered);
     let flow = Flow::of(network, header);

@@ -109,7 +109,8 @@ impl Input {
             max_events: 2 + u32::from(events % 8),
             ..CmConfig::new(0x0200_0000_0000_0001, self.seed.into())
         };
-        let (heard, sent) = (BTreeMap::new(), Vec::new());
+        let heard = BTreeMap::new();
+        let sent = Vec::new();
         let mut bench = Bench { cm: Cm::new(config), now: Instant(0), fresh: 0, heard, sent };
         let listen = Call::Listen { service: 0, backlog: 3, everywhere: true };
         bench.call(listen, 0);
@@ -195,7 +196,8 @@ impl Bench {
     }
 
     fn call(&mut self, call: Call, which: u8) {
-        let (now, handle) = (self.now, self.handle(which));
+        let now = self.now;
+        let handle = self.handle(which);
         let said = [which; 255];
         let result = match call {
             Call::Connect { .. } | Call::Listen { .. } | Call::SidrRequest { .. } => {
@@ -207,12 +209,14 @@ impl Bench {
                 begun
             }
             Call::Accept { qpn, len } => {
-                let (qpn, private_data) = (Qpn::new(u32::from(qpn % 6)), &said[..usize::from(len)]);
+                let qpn = Qpn::new(u32::from(qpn % 6));
+                let private_data = &said[..usize::from(len)];
                 self.cm.accept(now, handle, &AcceptParam { qpn, private_data, ..AcceptParam::default() })
             }
             Call::Ready { len } => self.cm.ready_to_use(handle, &said[..usize::from(len)]),
             Call::Reject { reason, len } => {
-                let (reason, said) = (RejectReason(u16::from(reason)), &said[..usize::from(len)]);
+                let reason = RejectReason(u16::from(reason));
+                let said = &said[..usize::from(len)];
                 self.cm.reject(now, handle, &RejectParam { reason, info: &[], private_data: said })
             }
             Call::Disconnect { len } => self.cm.disconnect(now, handle, &said[..usize::from(len)]),
@@ -225,7 +229,8 @@ impl Bench {
                 destroyed
             }
             Call::SidrReply { status } => {
-                let (status, qpn) = (SidrStatus(status), Qpn::new(7));
+                let status = SidrStatus(status);
+                let qpn = Qpn::new(7);
                 self.cm.sidr_reply(now, handle, &SidrReplyParam { status, qpn, qkey: 1, private_data: &[] })
             }
         };
@@ -241,7 +246,8 @@ impl Bench {
                 let gids = GidPair::new(address(0), address(to));
                 let service_id = service(which);
                 let ip = ip_of(gids, service_id);
-                let (qpn, max_cm_retries) = (Qpn::new(u32::from(qpn % 6)), retries % 17);
+                let qpn = Qpn::new(u32::from(qpn % 6));
+                let max_cm_retries = retries % 17;
                 let param = ConnectParam { ip, max_cm_retries, ..ConnectParam::new(gids, service_id, qpn) };
                 self.cm.connect(self.now, handle, &param)
             }

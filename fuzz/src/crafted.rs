@@ -137,7 +137,8 @@ impl Crafted {
     /// Returns the bytes of payload and of the whole message. `left` is updated to the bytes that are still
     /// to follow.
     fn lengths(&self, opcode: Opcode, mtu: u32, left: &mut u32) -> (u32, u32) {
-        let (payload, total) = (self.payload.bytes(mtu), self.total.bytes(mtu));
+        let payload = self.payload.bytes(mtu);
+        let total = self.total.bytes(mtu);
         if self.fit < ODD {
             return (payload, total);
         }
@@ -195,7 +196,8 @@ impl Crafted {
     ) -> Extensions {
         let rkey = key.get();
         // The upper bits are zeros, so that an operand cannot contain bytes of the secret.
-        let (swap_add, compare) = (u64::from(self.operand), u64::from(self.number) * 0x11);
+        let swap_add = u64::from(self.operand);
+        let compare = u64::from(self.number) * 0x11;
         let qkey = if self.number < 0xf0 { context.qkey } else { self.operand };
         let srq = if self.number < 0xf0 { context.srq } else { Qpn::new(self.operand & 0x00ff_ffff) };
         Extensions {

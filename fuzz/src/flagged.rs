@@ -92,7 +92,8 @@ pub struct Progress {
 /// Returns the flags that the opcode may have, including the required ones.
 fn fitting(opcode: Opcode, bits: u8) -> Flags {
     let without = |flags: Flags| bits & !flags.bits();
-    let (indirect, bounded) = (Flags::ADDR_INDIRECT, Flags::ADDR_BOUNDED);
+    let indirect = Flags::ADDR_INDIRECT;
+    let bounded = Flags::ADDR_BOUNDED;
     let bits = match opcode {
         Opcode::RC_RDMA_READ_REQUEST => {
             without(Flags::DATA_INDIRECT.and(Flags::ALLOCATE).and(Flags::EXTENDED))
@@ -187,7 +188,8 @@ impl Flagged {
     /// not.
     pub fn frame(&self, context: &mut Context<'_>, lists: [u64; 2], progress: &mut Progress) -> Vec<u8> {
         let (bth, ext, payload) = self.packet(context, lists, progress);
-        let (opcode, flags) = (bth.opcode, Flags::from_bits(bth.resv7));
+        let opcode = bth.opcode;
+        let flags = Flags::from_bits(bth.resv7);
         let additions = additions(opcode, flags, progress, &ext);
         let mut bytes = vec![0; if context.irn { additions.len() } else { 0 }];
         if context.irn {
@@ -210,7 +212,8 @@ impl Flagged {
         lists: [u64; 2],
         progress: &mut Progress,
     ) -> Vec<u8> {
-        let (mut bytes, mut first) = (Vec::new(), None);
+        let mut bytes = Vec::new();
+        let mut first = None;
         for one in these {
             let (bth, ext, payload) = one.packet(context, lists, progress);
             first = first.or(Some(bth.psn));
@@ -221,7 +224,8 @@ impl Flagged {
             };
             let at = bytes.len();
             bytes.resize(at + operation_list::len_of(bth.opcode, payload.len()), 0);
-            let (opcode, flags) = (bth.opcode, Flags::from_bits(bth.resv7));
+            let opcode = bth.opcode;
+            let flags = Flags::from_bits(bth.resv7);
             if let Some((body, _)) = operation_list::emit(opcode, flags, &target, payload.len(), &mut bytes[at..]) {
                 body.copy_from_slice(&payload);
             }
@@ -241,7 +245,9 @@ impl Flagged {
         let mut payload = Vec::new();
         let mut ext = Extensions::NONE;
         let atomic = opcode.has_atomic_eth();
-        let (mut compare, mut swap_add, mut len) = (1, 1, PROBE_LENGTHS[usize::from(self.shape) % 4]);
+        let mut compare = 1;
+        let mut swap_add = 1;
+        let mut len = PROBE_LENGTHS[usize::from(self.shape) % 4];
         if flags.has(Flags::EXTENDED) {
             (compare, swap_add) = self.operands(true, context, &mut payload);
             len = self.size().into();
@@ -282,7 +288,8 @@ impl Flagged {
         if self.fit >= PROBE {
             return self.probe(context, progress);
         }
-        let (mtu, mut opcode) = (context.mtu, self.opcode(progress));
+        let mtu = context.mtu;
+        let mut opcode = self.opcode(progress);
         if opcode == Opcode::RC_RDMA_WRITE_LAST && progress.left > mtu {
             opcode = Opcode::RC_RDMA_WRITE_MIDDLE;
         }
@@ -315,7 +322,8 @@ impl Flagged {
         };
         if opcode.has_atomic_eth() {
             let swaps = opcode == Opcode::RC_COMPARE_SWAP;
-            let (mut compare, mut swap_add) = (u64::from(self.numbers[0]), u64::from(self.numbers[1]));
+            let mut compare = u64::from(self.numbers[0]);
+            let mut swap_add = u64::from(self.numbers[1]);
             if flags.has(Flags::EXTENDED) {
                 (compare, swap_add) = self.operands(swaps, context, &mut payload);
             }

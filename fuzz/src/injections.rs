@@ -104,7 +104,8 @@ fn config() -> Config {
 
 fn install(world: &mut World, layout: &Layout, program: &Program) -> Endpoint {
     let given = program.sections.iter().filter(|section| section.given);
-    let (table, reply) = (layout.table.region(0), layout.reply.region(1));
+    let table = layout.table.region(0);
+    let reply = layout.reply.region(1);
     let regions: Vec<_> = given
         .map(|section| (&*section.name, if section.name == "reply" { &reply } else { &table }))
         .collect();

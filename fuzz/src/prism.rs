@@ -92,13 +92,15 @@ impl PrismServer {
     }
 
     fn packet(&mut self, packet: &Flagged) {
-        let (lists, progress) = (self.lists.each_ref().map(|list| list.number), &mut self.progress);
+        let lists = self.lists.each_ref().map(|list| list.number);
+        let progress = &mut self.progress;
         let frame = self.attack.context(1, |context| packet.frame(context, lists, progress));
         self.attack.arrive(1, &frame);
     }
 
     fn chain(&mut self, packets: &[Flagged], odd: Option<u8>) {
-        let (lists, progress) = (self.lists.each_ref().map(|list| list.number), &mut self.progress);
+        let lists = self.lists.each_ref().map(|list| list.number);
+        let progress = &mut self.progress;
         let frame = self.attack.context(1, |context| Flagged::chain(packets, odd, context, lists, progress));
         self.attack.arrive(1, &frame);
     }
@@ -124,7 +126,8 @@ impl PrismServer {
         let (posted, packets) = match what {
             Honest::Get => {
                 let Some(sink) = testbed.memories[0].sink(SLOT) else { return };
-                let (from, into) = (Address::bounded(at), [sink]);
+                let from = Address::bounded(at);
+                let into = [sink];
                 let reserved = (SLOT as u32).div_ceil(testbed.settings.mtu);
                 let packets = if testbed.kind == Kind::Irn { 1 } else { reserved };
                 (testbed.post_prism(Operation::Read { from, len: SLOT as u32, into: &into }, None), packets)

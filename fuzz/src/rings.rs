@@ -71,7 +71,8 @@ struct Work {
 
 impl Work {
     fn slot(&self, testbed: &Testbed, number: u64) -> [u8; 64] {
-        let (own, peer) = (&testbed.sides[0], &testbed.sides[1]);
+        let own = &testbed.sides[0];
+        let peer = &testbed.sides[1];
         let len = u64::from(self.len % 1200);
         let (lkey, local) = self.local.of(&testbed.memories[0], testbed.windows[0], len);
         let (rkey, remote) = self.remote.of(&testbed.memories[1], testbed.windows[1], len);
@@ -184,7 +185,8 @@ fn make(testbed: &mut Testbed, number: u64, one: &Action) {
         Action::PeerReceive(len) => testbed.receive(1, usize::from(*len)),
         Action::PeerSend(len) => _ = testbed.send(1, usize::from(*len) % 1024),
         Action::PeerWrite(len) => {
-            let (remote, len) = (testbed.memories[0].open(0), usize::from(*len) % 1024);
+            let remote = testbed.memories[0].open(0);
+            let len = usize::from(*len) % 1024;
             let source = testbed.memories[1].own(SOURCE, len);
             testbed.post(1, Operation::Write(remote), source);
         }

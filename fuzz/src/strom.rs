@@ -199,7 +199,8 @@ impl Run {
             Action::Packet { opcode, ahead, kernel, tag, len, numbers, cut, last } => {
                 let opcode = Opcode(0x18 + opcode % 5);
                 let psn = (self.cursor + u32::from(ahead % 4)) & 0x00ff_ffff;
-                let (va, dma_len) = (u64::from(*kernel) % (KERNELS + 1), u32::from(*len));
+                let va = u64::from(*kernel) % (KERNELS + 1);
+                let dma_len = u32::from(*len);
                 let head = reth::Repr { va, rkey: *tag & 0x01ff_ffff, dma_len };
                 let reth = opcode.has_reth().then_some(head);
                 let mut bytes = self.bytes(numbers, *cut);

@@ -227,7 +227,8 @@ impl Testbed {
 
     /// Returns the target for a work request of `node`.
     fn target(&self, node: usize) -> Target {
-        let (own, peer) = (&self.sides[node], &self.sides[1 - node]);
+        let own = &self.sides[node];
+        let peer = &self.sides[1 - node];
         match own.qp.service {
             Service::Ud => {
                 let to = Destination { qp: peer.qp.number, qkey: self.settings.qkey };
@@ -240,7 +241,8 @@ impl Testbed {
 
     /// Posts an honest work request with one element. Returns false if the queue did not take it.
     pub fn post(&mut self, node: usize, operation: Operation, sge: Sge) -> bool {
-        let (qp, target) = (self.sides[node].qp, self.target(node));
+        let qp = self.sides[node].qp;
+        let target = self.target(node);
         if qp.service == Service::XrcTarget {
             return false;
         }
@@ -306,7 +308,8 @@ impl Testbed {
 
     /// Posts one more receive at the right side, for which there is always memory.
     fn spare_receive(&mut self) {
-        let (side, list) = (&self.sides[1], [self.memories[1].spare()]);
+        let side = &self.sides[1];
+        let list = [self.memories[1].spare()];
         let request = ReceiveRequest { id: 0, sges: &list };
         match side.srq {
             Some(srq) => self.world.post_shared(srq, &request),
@@ -367,7 +370,8 @@ impl Testbed {
     fn check_rights(&self) {
         let access = self.settings.access;
         for node in [0, 1] {
-            let (now, before) = (self.world.counters(node), &self.before[node]);
+            let now = self.world.counters(node);
+            let before = &self.before[node];
             for (right, executed) in [
                 (Access::REMOTE_WRITE, now.rx_write_requests - before.rx_write_requests),
                 (Access::REMOTE_READ, now.rx_read_requests - before.rx_read_requests),
@@ -398,7 +402,8 @@ impl Testbed {
         for node in [0, 1] {
             let qp = self.sides[node].qp;
             // The indices in a hostile program's queues must equal the posted counts.
-            let (posted, receives) = (self.world.posted(qp), self.world.receives_posted(qp));
+            let posted = self.world.posted(qp);
+            let receives = self.world.receives_posted(qp);
             self.world.send_ring(qp).set_word(Word::Produced, posted);
             if let Some(ring) = self.world.receive_ring(qp) {
                 ring.set_word(Word::Produced, receives);

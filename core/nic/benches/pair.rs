@@ -90,7 +90,8 @@ fn side(seed: u64, len: usize) -> Side {
     let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let key = table.register(pd, &[Range::whole(&memory)], rights).unwrap();
     let ring = |slots| Ring::new(Bytes::heap(Ring::size(slots)).unwrap()).unwrap();
-    let (send, cq_ring) = (ring(256), ring(512));
+    let send = ring(256);
+    let cq_ring = ring(512);
     let cq = nic.create_cq(cq_ring.clone()).unwrap();
     let receives = ring(64);
     let init = QueuePairInit {
@@ -194,7 +195,8 @@ impl Side {
 
     /// Posts a receive without memory: what an answer takes.
     fn post_receive(&mut self) {
-        let (receives, received) = (&self.receives, self.received);
+        let receives = &self.receives;
+        let received = self.received;
         remora_nic::write_receive(0, &[], |at, slot| receives.store(received + at as u64, slot));
         self.received += remora_nic::stride(1);
         receives.set_word(Word::Produced, self.received);
@@ -207,7 +209,8 @@ impl Side {
         let operation = Operation::Rpc { opcode: 1, tag: 0 };
         let request =
             WorkRequest { id: 0, operation, payload: Payload::Inline(params), flags: Flags::default() };
-        let (send, head) = (&self.send, self.head);
+        let send = &self.send;
+        let head = self.head;
         let slots = wqe::write(&request, &bounds, 256, |at, slot| send.store(head + at as u64, slot));
         self.head += slots.unwrap() as u64;
         self.send.set_word(Word::Produced, self.head);
@@ -217,7 +220,8 @@ impl Side {
     fn post_prism(&mut self, operations: &[prism::WorkRequest<'_>]) {
         let bounds = wqe::Bounds { max_sge: 1, max_inline: 64 };
         for request in operations {
-            let (send, head) = (&self.send, self.head);
+            let send = &self.send;
+            let head = self.head;
             let store = |at: usize, slot: &[u8; 64]| send.store(head + at as u64, slot);
             self.head += prism::write(request, &bounds, 256, store).unwrap() as u64;
         }
@@ -227,7 +231,8 @@ impl Side {
     /// Posts the buffer at an address to the free list.
     fn post_buffer(&mut self, addr: u64) {
         let sge = Sge { addr, len: 0, lkey: remora_memory::Key::new(0) };
-        let (posts, posted) = (&self.posts, self.posted);
+        let posts = &self.posts;
+        let posted = self.posted;
         remora_nic::write_receive(0, &[sge], |at, slot| posts.store(posted + at as u64, slot));
         self.posted += remora_nic::stride(1);
         self.posts.set_word(Word::Produced, self.posted);
@@ -270,7 +275,8 @@ fn on_cpu() -> u64 {
 }
 
 fn run(name: &str, len: usize, irn: bool, operation: impl Fn(Remote) -> Operation) {
-    let (mut a, mut b) = (side(1, len), side(2, len));
+    let mut a = side(1, len);
+    let mut b = side(2, len);
     let agreed = Agreed { irn, ..Agreed::default() };
     connect(&a, &b, 1, 2, agreed);
     connect(&b, &a, 2, 1, agreed);
@@ -283,9 +289,11 @@ const BATCH: usize = 16;
 
 /// Has `post` post `count` verbs at a time, the last one signaled.
 fn measure(name: &str, count: usize, a: &mut Side, b: &mut Side, mut post: impl FnMut(&mut Side, &mut Side)) {
-    let (mut rounds, wanted) = (Vec::new(), verbs());
+    let mut rounds = Vec::new();
+    let wanted = verbs();
     for _ in 0..9 {
-        let (started, mut done) = (on_cpu(), 0);
+        let started = on_cpu();
+        let mut done = 0;
         while done < wanted {
             post(a, b);
             a.transmit(true);
@@ -308,7 +316,8 @@ fn measure(name: &str, count: usize, a: &mut Side, b: &mut Side, mut post: impl 
 
 /// Two sides that agreed on PRISM; the second one's memory has a pointer with its bound at `remote`.
 fn prism_sides() -> (Side, Side) {
-    let (a, b) = (side(1, BUFFER), side(2, BUFFER));
+    let a = side(1, BUFFER);
+    let b = side(2, BUFFER);
     let agreed = Agreed { prism: true, ..Agreed::default() };
     connect(&a, &b, 1, 2, agreed);
     connect(&b, &a, 2, 1, agreed);
@@ -359,7 +368,8 @@ const PUTS: usize = 8;
 /// PUTs, `count` together, which lose, and whose buffers come back.
 fn run_put(name: &str, count: usize) {
     let (mut a, mut b) = prism_sides();
-    let (first, value) = (b.memory.address() + 32768, [Sge { len: 64, ..a.sge }]);
+    let first = b.memory.address() + 32768;
+    let value = [Sge { len: 64, ..a.sge }];
     (0..32).for_each(|at| b.post_buffer(first + at * BUFFER as u64));
     let told = |a: &Side, at: usize| Sge { addr: a.sge.addr + 1024 + 8 * at as u64, len: 8, ..a.sge };
     let mut lost = false;
@@ -370,7 +380,9 @@ fn run_put(name: &str, count: usize) {
                     a.memory.word(1024 + 8 * at).unwrap().load(std::sync::atomic::Ordering::Relaxed),
                 );
             }
-            let (list, rkey, result) = (b.list, b.remote.rkey, Some(told(a, at)));
+            let list = b.list;
+            let rkey = b.remote.rkey;
+            let result = Some(told(a, at));
             let bound = prism::Data::Local(Payload::Inline(&[64, 0, 0, 0, 0, 0, 0, 0]));
             let mut at_bound = scratch(b);
             at_bound.remote.addr += 8;
@@ -391,7 +403,8 @@ fn run_put(name: &str, count: usize) {
 /// Two sides that agreed on StRoM, the second one with a kernel that may touch its memory and more; and the
 /// kernel's number.
 fn strom_sides(len: usize, kernel: Box<dyn kernel::Kernel>, more: Option<&Bytes>) -> (Side, Side, u32) {
-    let (a, b) = (side(1, len), side(2, len));
+    let a = side(1, len);
+    let b = side(2, len);
     let agreed = Agreed { strom: true, ..Agreed::default() };
     connect(&a, &b, 1, 2, agreed);
     connect(&b, &a, 2, 1, agreed);
@@ -424,7 +437,8 @@ fn run_checks(name: &str, count: usize) {
 
 /// Measures checked objects by READs; each is checked after the next READs were posted.
 fn run_verified(name: &str, count: usize) {
-    let (mut a, mut b) = (side(1, 72), side(2, 72));
+    let mut a = side(1, 72);
+    let mut b = side(2, 72);
     connect(&a, &b, 1, 2, Agreed::default());
     connect(&b, &a, 2, 1, Agreed::default());
     let mut object = [7; 72];
@@ -572,7 +586,8 @@ const APART: usize = 256;
 
 /// GETs of 64 B by a kernel, `count` together: keys at random.
 fn run_gets(name: &str, count: usize) {
-    let (mut a, mut b) = (side(1, 64), side(2, 64));
+    let mut a = side(1, 64);
+    let mut b = side(2, 64);
     let agreed = Agreed { strom: true, ..Agreed::default() };
     connect(&a, &b, 1, 2, agreed);
     connect(&b, &a, 2, 1, agreed);
@@ -636,11 +651,13 @@ fn clock_ns() -> f64 {
 /// Returns the nanoseconds of each stage of a READ, in batches of `batch`: the quickest tenth of the readings
 /// of each stage.
 fn stages(batch: usize) -> [f64; STAGES.len()] {
-    let (mut a, mut b) = (side(1, 64), side(2, 64));
+    let mut a = side(1, 64);
+    let mut b = side(2, 64);
     connect(&a, &b, 1, 2, Agreed::default());
     connect(&b, &a, 2, 1, Agreed::default());
     let operation = Operation::Read(b.remote);
-    let (clock, mut times) = (clock_ns(), STAGES.map(|_| Vec::new()));
+    let clock = clock_ns();
+    let mut times = STAGES.map(|_| Vec::new());
     for _ in 0..verbs() / 16 {
         let mut marks = [std::time::Instant::now(); STAGES.len() + 1];
         a.post(operation, batch, batch);
@@ -670,7 +687,8 @@ fn stages(batch: usize) -> [f64; STAGES.len()] {
 
 /// The account: a READ alone, and one of sixteen.
 fn account() {
-    let (alone, together) = (stages(1), stages(16));
+    let alone = stages(1);
+    let together = stages(16);
     println!("{:>8} {:>8}   ns of a 64 B READ: alone, one of 16", "1", "16");
     for (at, name) in STAGES.iter().enumerate() {
         println!("{:8.1} {:8.1}   {name}", alone[at], together[at]);

@@ -71,7 +71,8 @@ impl<'a> Arrived<'a> {
 pub(crate) fn strip<'a>(frame: &'a Ingress<'a>) -> Result<Arrived<'a>, WireError> {
     let from_ip = match frame.start {
         Start::Bth => {
-            let (source, ip_id) = (frame.source, None);
+            let source = frame.source;
+            let ip_id = None;
             let destination_port = frame.destination.map(|to| to.udp_port);
             let ecn = if let Some(Origin::Ip(fields)) = frame.origin { fields.traffic_class & 3 } else { 0 };
             return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id, ecn, frame });

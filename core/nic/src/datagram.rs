@@ -97,7 +97,8 @@ impl Datagrams {
         let handle = shared.handles.get_mut(wqe.handle()).filter(|handle| handle.pd == pd);
         handle.ok_or(Status::LocalQpOperation)?;
         self.handle = wqe.handle();
-        let (to, Message { len, solicited, context, .. }) = (wqe.destination(), *message);
+        let to = wqe.destination();
+        let Message { len, solicited, context, .. } = *message;
         self.sender.submit(ud::Datagram { to, imm, len, solicited, context });
         Ok(())
     }

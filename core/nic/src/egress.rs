@@ -194,13 +194,15 @@ impl QueuePair {
         if checked == CheckResult::Failed {
             return None;
         }
-        let (pd, owner) = (self.pd, self.owner);
+        let pd = self.pd;
+        let owner = self.owner;
         let connection = self.machine.rc_mut()?;
         if checked == CheckResult::Refused {
             connection.responder.deny(NakCode::REMOTE_OPERATIONAL_ERROR, &mut shared.counters);
             return Some(Sent::Denied);
         }
-        let (path, counters) = (&mut connection.path, &mut shared.counters);
+        let path = &mut connection.path;
+        let counters = &mut shared.counters;
         let sent = if reply.kind.is_kept() {
             prism::emit_kept(path, out, counters, &reply, connection.responder.kept())
         } else if path.service == 0 {
@@ -266,10 +268,12 @@ impl QueuePair {
         if STROM {
             R::delay_ack(self, &mut plan);
         }
-        let (pd, ring) = (self.pd, self.send.ring());
+        let pd = self.pd;
+        let ring = self.send.ring();
         let (path, requester) = R::with_path(&mut self.machine)?;
         let context = requester.context(&plan)?;
-        let (counters, kernels) = (&mut shared.counters, &shared.kernels);
+        let counters = &mut shared.counters;
+        let kernels = &shared.kernels;
         let answer = if STROM { kernels.answer(context) } else { None };
         let gathered = Gathered { mem, pd, ring, context, offset: plan.offset(), answer };
         let sent = R::emit_request(path, out, counters, &plan, gathered);
@@ -320,8 +324,10 @@ impl QueuePair {
         let Some((path, requester)) = R::with_path(&mut self.machine) else { return NextRequest::Plain };
         let Some((plan, extended)) = requester.plan_prism(now) else { return NextRequest::Plain };
         let Some(context) = requester.context(&plan) else { return NextRequest::Plain };
-        let (bth, counters) = (plan.bth(path.remote), &mut shared.counters);
-        let (offset, len) = (plan.offset(), plan.payload_len());
+        let bth = plan.bth(path.remote);
+        let counters = &mut shared.counters;
+        let offset = plan.offset();
+        let len = plan.payload_len();
         let sent =
             prism::emit_request(path, out, counters, bth, plan.ext(), &extended, context, offset, len, local);
         self.conclude_request::<R>(now, &plan, sent, R::sent_prism, out, shared);

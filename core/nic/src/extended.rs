@@ -43,7 +43,8 @@ pub(crate) fn emit_reply(
     mem: Mem<'_>,
     owner: Owner,
 ) -> Sent {
-    let ((ext, len), bth) = (response_headers(reply), response_bth(reply, path.remote));
+    let (ext, len) = response_headers(reply);
+    let bth = response_bth(reply, path.remote);
     let (kind, class) = (&reply.kind, path.reply_class(&reply.kind));
     emit_from(&mut path.address_path, class, out, counters, &as_xrc(bth), &ext, len, |bytes: &mut [u8]| {
         fetch(mem, owner, kind, bytes)

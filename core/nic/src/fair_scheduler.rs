@@ -298,7 +298,8 @@ mod tests {
             let who: Vec<(u32, Peer)> = who.iter().map(|(tenant, peer)| (*tenant, Peer(*peer))).collect();
             let mut scheduler = FairScheduler::new(who.len());
             who.iter().for_each(|(tenant, _)| scheduler.join(*tenant));
-            let (line, sent) = ((0..who.len() as u32).collect(), vec![0; who.len()]);
+            let line = (0..who.len() as u32).collect();
+            let sent = vec![0; who.len()];
             Model { scheduler, line, who, sent, calls: 0 }
         }
 
@@ -310,7 +311,8 @@ mod tests {
             for _ in 0..turns {
                 let who = |index: u32| self.who.get(index as usize).copied();
                 let Some(index) = self.scheduler.next(&mut self.line, who) else { break };
-                let ((used, full), who) = (turn(index), self.who[index as usize]);
+                let (used, full) = turn(index);
+                let who = self.who[index as usize];
                 self.sent[index as usize] += used.bytes;
                 if !full {
                     self.scheduler.served(index, who.0, true, &used);
@@ -347,7 +349,8 @@ mod tests {
         let near = |a: usize, b: usize| a.abs_diff(b) * 50 < a + b;
         assert!(near(many, far), "{many} {far}");
         assert!(near(many, short * 16), "16 short packets are a turn: {many} {short}");
-        let (least, most) = (model.sent[..64].iter().min(), model.sent[..64].iter().max());
+        let least = model.sent[..64].iter().min();
+        let most = model.sent[..64].iter().max();
         assert!(most.unwrap() - least.unwrap() <= 16 << 10, "{least:?} {most:?}");
     }
 
@@ -440,7 +443,8 @@ mod tests {
         };
         [2, 3].into_iter().for_each(|tenant| scheduler.join(tenant));
         let sent = calls(&mut scheduler, &mut line, 48 << 10);
-        let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+        let least = sent.iter().min().unwrap();
+        let most = sent.iter().max().unwrap();
         assert!(most - least <= 64 << 10, "turns beyond their bounds are paid for: {sent:?}");
         // Its peers are full: in the next call its turn goes on, before those behind it.
         scheduler.begin();

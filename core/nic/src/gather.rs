@@ -186,7 +186,8 @@ fn walk(
     len: usize,
     mut each: impl FnMut(Sge, u32, usize) -> bool,
 ) -> bool {
-    let (mut skip, mut left) = (offset, len);
+    let mut skip = offset;
+    let mut left = len;
     for sge in list {
         if left == 0 {
             break;

@@ -103,7 +103,8 @@ mod tests {
             for start in [Start::Bth, Start::Ip, Start::Ethernet] {
                 let mut headers = Headers::new(&route, start);
                 for (id, len) in [(0, 16), (1, 20), (0xffff, 4096 + 40), (63, 60_000)] {
-                    let (mut ours, mut theirs) = ([0; CAPACITY], [0; CAPACITY]);
+                    let mut ours = [0; CAPACITY];
+                    let mut theirs = [0; CAPACITY];
                     let written = route.emit(start, id, len, &mut theirs);
                     headers.emit(id, usize::from(len), &mut ours);
                     assert_eq!((headers.len(), ours), (written, theirs), "{start:?} id {id} len {len}");

@@ -231,7 +231,8 @@ impl QueuePair {
                 self.deliver(mem, offset, first, last, payload, shared)
             }
             Action::Fetch { key, va, len } => {
-                let (key, len) = (Key::new(key), len as usize);
+                let key = Key::new(key);
+                let len = len as usize;
                 let span = mem.check_for(self.pd, self.owner, key, va, len, Access::REMOTE_READ);
                 // The data is read when the response is sent; until then it is prefetched.
                 access(span.map(|span| span.prefetch()))
@@ -378,7 +379,8 @@ impl QueuePair {
         packet: &packet::View<'_>,
         shared: &mut Shared,
     ) {
-        let (pd, ring) = (self.pd, self.send.ring());
+        let pd = self.pd;
+        let ring = self.send.ring();
         let Some(requester) = R::of(&mut self.machine) else { return };
         let reaction = requester.receive(now, packet, &mut shared.counters);
         if let Some(congestion) = &mut self.congestion {

@@ -46,7 +46,8 @@ impl SendCaps {
 
     /// Returns the capabilities that the ring provides, at least the requested ones. `max_wr` 0 remains 0.
     pub fn given(&self) -> Option<SendCaps> {
-        let (slots, longest) = (self.slots()?, self.longest());
+        let slots = self.slots()?;
+        let longest = self.longest();
         Some(SendCaps {
             max_wr: if self.max_wr == 0 { 0 } else { (slots / longest).min(MAX_WR) },
             max_sge: (2 * longest - 1).min(MAX_SGE as u32),
@@ -77,7 +78,8 @@ impl ReceiveCaps {
 
     /// Returns the capabilities that the ring provides, at least the requested ones. `max_wr` 0 remains 0.
     pub fn given(&self) -> Option<ReceiveCaps> {
-        let (slots, stride) = (self.slots()?, self.stride());
+        let slots = self.slots()?;
+        let stride = self.stride();
         Some(ReceiveCaps {
             max_wr: if self.max_wr == 0 { 0 } else { (slots / stride).min(MAX_WR) },
             max_sge: (2 * stride - 1).min(MAX_SGE as u32),
@@ -114,7 +116,8 @@ mod tests {
         let operation = Operation::Write(Remote { addr: 0, rkey: Key::new(0) });
         let request = WorkRequest { id: 0, operation, payload, flags: Flags::default() };
         let bounds = Bounds { max_sge: caps.max_sge, max_inline: caps.max_inline };
-        let (mut free, mut count) = (slots as usize, 0);
+        let mut free = slots as usize;
+        let mut count = 0;
         loop {
             match write(&request, &bounds, free, |_, _| {}) {
                 Ok(taken) => (free, count) = (free - taken, count + 1),
@@ -131,7 +134,8 @@ mod tests {
         let list = [Sge { addr: 0, len: 1, lkey: Key::new(0) }; MAX_SGE];
         let bytes = [0; MAX_INLINE];
         for asked in SEND {
-            let (slots, given) = (asked.slots().unwrap(), asked.given().unwrap());
+            let slots = asked.slots().unwrap();
+            let given = asked.given().unwrap();
             assert!(slots.is_power_of_two() && slots <= MAX_RING_SLOTS);
             for caps in [asked, given] {
                 let long = Payload::Sges(&list[..caps.max_sge as usize]);
@@ -153,7 +157,8 @@ mod tests {
     fn a_receive_queue_holds_as_many_of_the_longest_lists_as_it_gives() {
         for (max_wr, max_sge) in [(1, 0), (1, 1), (100, 1), (100, 3), (7, 30), (MAX_WR, 30)] {
             let asked = ReceiveCaps { max_wr, max_sge };
-            let (slots, given) = (asked.slots().unwrap(), asked.given().unwrap());
+            let slots = asked.slots().unwrap();
+            let given = asked.given().unwrap();
             assert!(slots.is_power_of_two() && slots <= MAX_RING_SLOTS);
             assert!(given.max_wr >= max_wr && given.max_sge >= max_sge, "{asked:?} gives {given:?}");
             assert!(u64::from(slots) >= u64::from(given.max_wr) * stride(given.max_sge));

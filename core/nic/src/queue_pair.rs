@@ -244,7 +244,9 @@ impl QueuePair {
     /// Decodes a WQE into message kind, length and location of the data. `None` if the WQE is malformed.
     #[inline(always)]
     fn decode(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
-        let (va, rkey, imm) = (wqe.remote, wqe.rkey(), wqe.imm as u32);
+        let va = wqe.remote;
+        let rkey = wqe.rkey();
+        let imm = wqe.imm as u32;
         let kind = match wqe.opcode() {
             WqeOpcode::WRITE => Kind::Write { va, rkey },
             WqeOpcode::READ => Kind::Read { va, rkey },
@@ -313,7 +315,8 @@ impl QueuePair {
     /// Returns true if any message ended.
     #[inline]
     pub fn retire<R: ReliableRequester>(&mut self, shared: &mut Shared) -> bool {
-        let (mut any, mut freed) = (false, None);
+        let mut any = false;
+        let mut freed = None;
         while let Some(retired) = R::of(&mut self.machine).and_then(R::retire) {
             any = true;
             let fine = retired.status == Status::Success;
@@ -491,7 +494,8 @@ impl QueuePair {
             self.send.take(slots);
             let kind = self.decode_outlined(&wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
             let context = self.context(&wqe, List::One, index, slots);
-            let (status, verdict) = (Status::WrFlushed, Verdict::Done);
+            let status = Status::WrFlushed;
+            let verdict = Verdict::Done;
             self.flush_send(&Retired { context, len: 0, kind, status, verdict }, shared);
         }
     }

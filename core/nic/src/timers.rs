@@ -126,7 +126,8 @@ mod tests {
         let mut random = 12345u64;
         for _ in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (index, at) = ((random >> 33) as u32 % 64, Instant((random >> 40) % 1000 + 1));
+            let index = (random >> 33) as u32 % 64;
+            let at = Instant((random >> 40) % 1000 + 1);
             match random >> 61 {
                 0 => {
                     timers.remove(index);

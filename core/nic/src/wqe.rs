@@ -416,7 +416,8 @@ pub fn write_to(
 #[inline(always)]
 fn encode(request: &WorkRequest<'_>, bounds: &Bounds) -> Result<Wqe, PostError> {
     let mut wqe = operation(&request.operation);
-    let (opcode, inline) = (wqe.opcode(), matches!(request.payload, Payload::Inline(_)));
+    let opcode = wqe.opcode();
+    let inline = matches!(request.payload, Payload::Inline(_));
     wqe.header = header(opcode, flag_bits(request.flags, inline && opcode.has_list()), request.id);
     match request.payload {
         Payload::Inline(bytes) => {

@@ -2,7 +2,8 @@
 
 /// Returns a set of opcodes below 64, as a mask with one bit per opcode.
 const fn set(opcodes: &[WqeOpcode]) -> u64 {
-    let (mut set, mut at) = (0, 0);
+    let mut set = 0;
+    let mut at = 0;
     while at < opcodes.len() {
         set |= 1 << opcodes[at].0;
         at += 1;

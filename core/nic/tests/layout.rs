@@ -136,7 +136,8 @@ fn one_compare_and_swap_of_the_header_word_changes_the_op_code_and_nothing_else(
     word = word & !0xff | u64::from(WqeOpcode::NOP.0);
     let mut changed = slot;
     changed[..8].copy_from_slice(&word.to_le_bytes());
-    let (before, after) = (Wqe::parse(&slot), Wqe::parse(&changed));
+    let before = Wqe::parse(&slot);
+    let after = Wqe::parse(&changed);
     assert_eq!(after.opcode(), WqeOpcode::NOP);
     assert_eq!(Wqe { header: before.header, ..after }, before);
     assert_eq!(after.id(), before.id());
@@ -148,7 +149,8 @@ fn what_the_fields_cannot_hold_is_refused_and_nothing_is_written() {
         let request = WorkRequest { id: 0, operation, payload, flags: PLAIN };
         write(&request, bounds, free, |_, _| panic!("a slot of a refused request")).expect_err("too much")
     };
-    let (list, data) = ([element(1); 31], [0; 961]);
+    let list = [element(1); 31];
+    let data = [0; 961];
     let send = Operation::Send;
     let read = Operation::Read(remote());
     assert_eq!(refused(send, Payload::Sges(&list), &BOUNDS, 16), PostError::TooManySges);

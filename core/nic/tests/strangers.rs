@@ -50,9 +50,12 @@ fn recording() -> Vec<Frame> {
     let bytes = std::fs::read(&path).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let half = |frame: &[u8], at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
-    let (mut at, mut frames) = (24, Vec::new());
+    let mut at = 24;
+    let mut frames = Vec::new();
     while at < bytes.len() {
-        let (seconds, micros, len) = (word(at), word(at + 4), word(at + 8) as usize);
+        let seconds = word(at);
+        let micros = word(at + 4);
+        let len = word(at + 8) as usize;
         let frame = &bytes[at + 16..at + 16 + len];
         at += 16 + len;
         if half(frame, 12) == 0x0800 && frame[26..30] == GUEST.octets() && half(frame, 36) == ROCE_PORT {

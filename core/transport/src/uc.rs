@@ -66,7 +66,8 @@ impl<D: Copy> Requester<D> {
         let (message, offset) = self.current.as_ref()?;
         let offset = *offset;
         let left = message.len - offset;
-        let (len, last) = (left.min(self.mtu), left <= self.mtu);
+        let len = left.min(self.mtu);
+        let last = left <= self.mtu;
         let (opcode, ext) = headers(&message.kind, offset == 0, last, offset, message.len);
         Some(Plan {
             opcode: Opcode(opcode.0 | SERVICE),
@@ -196,7 +197,8 @@ impl Responder {
 
     /// Returns true if the payload length is valid: a full MTU, except in the last packet.
     fn fits(&self, packet: &packet::View<'_>) -> bool {
-        let (opcode, len) = (packet.bth.opcode, packet.payload.len() as u32);
+        let opcode = packet.bth.opcode;
+        let len = packet.payload.len() as u32;
         match (opcode.is_first() || opcode.is_middle(), opcode.is_last()) {
             (true, _) => len == self.mtu,
             (_, true) => (1..=self.mtu).contains(&len),
@@ -206,9 +208,11 @@ impl Responder {
 
     /// Returns the action for the packet, or `None` if it does not match the message or is not allowed.
     fn judge(&mut self, packet: &packet::View<'_>) -> Option<Action> {
-        let (opcode, len) = (packet.bth.opcode, packet.payload.len() as u32);
+        let opcode = packet.bth.opcode;
+        let len = packet.payload.len() as u32;
         debug_assert_eq!(opcode.service(), Some(Service::Uc));
-        let (begins, ends) = (opcode.is_first() || opcode.is_only(), opcode.is_last() || opcode.is_only());
+        let begins = opcode.is_first() || opcode.is_only();
+        let ends = opcode.is_last() || opcode.is_only();
         match opcode.operation()? {
             Operation::Send => {
                 let offset = match self.in_progress {
@@ -391,7 +395,8 @@ mod tests {
     /// Regression: the rest of a message that had met no receive was counted as a gap.
     #[test]
     fn the_rest_of_a_message_that_met_no_receive_is_no_gap() {
-        let (mut responder, mut counters) = (Responder::new(Psn::new(0), 256, false), Counters::default());
+        let mut responder = Responder::new(Psn::new(0), 256, false);
+        let mut counters = Counters::default();
         arrive(&mut responder, &mut counters, Opcode::UC_SEND_FIRST, 0, &FULL);
         responder.conclude(Outcome::NotReady, &mut counters);
         assert_eq!(sends(&mut responder, &mut counters, "M1 M2 L3 F4 L5 M9 L10 O11"), "---be--w");

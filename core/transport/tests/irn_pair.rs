@@ -42,7 +42,8 @@ impl Flow {
         if chosen.is_none() && !pair.sender.must_look() {
             return false;
         }
-        let (high, una) = (pair.sender.snd_max(), pair.sender.snd_una());
+        let high = pair.sender.snd_max();
+        let una = pair.sender.snd_una();
         let counted = (una..high).filter(|seq| !(self.sacked_leave && pair.sender.is_sacked(*seq))).count();
         pair.sender.transmitted(chosen);
         if let Some(seq) = chosen {
@@ -103,7 +104,8 @@ impl Flow {
     }
 
     fn check(&self, pair: &Pair) {
-        let (sender, receiver) = (&pair.sender, &pair.receiver);
+        let sender = &pair.sender;
+        let receiver = &pair.receiver;
         assert!(sender.snd_una() <= receiver.rcv_nxt(), "acknowledged packets have arrived");
         assert!(sender.snd_una() <= sender.snd_nxt() && sender.snd_nxt() <= sender.snd_max());
         assert!((sender.snd_una()..sender.snd_max()).all(|seq| {
@@ -166,7 +168,8 @@ fn explore(settings: &Settings, packets: u64, cap: u32) -> usize {
         packets: BTreeSet::new(),
         answers: BTreeSet::new(),
     };
-    let (mut seen, mut open) = (HashSet::from([start.clone()]), vec![start]);
+    let mut seen = HashSet::from([start.clone()]);
+    let mut open = vec![start];
     let mut done = 0;
     while let Some(pair) = open.pop() {
         flow.check(&pair);

@@ -74,7 +74,8 @@ fn every_walk_gives_what_a_queue_needs_before_it_works_and_can_always_begin_agai
         let receives = required(State::Reset, State::Init).and(required(State::Init, State::Rtr));
         let sends = receives.and(required(State::Rtr, State::Rts));
         // A transition to SQE is never requested: a running queue pair enters it after an error.
-        let (mut seen, mut open) = (Vec::new(), vec![(State::Reset, Attributes(0)), (State::Sqe, sends)]);
+        let mut seen = Vec::new();
+        let mut open = vec![(State::Reset, Attributes(0)), (State::Sqe, sends)];
         while let Some((state, given)) = open.pop() {
             if seen.contains(&(state, given)) {
                 continue;
@@ -195,7 +196,8 @@ fn draw() -> String {
              Every state goes to RESET; every state but RESET goes to ERR. `STATE` may always be given.\n\n\
              | state | send queue | receive queue | packets |\n|---|---|---|---|\n";
     for state in State::ALL {
-        let (send, receive) = (state.send_queue(), state.receive_queue());
+        let send = state.send_queue();
+        let receive = state.receive_queue();
         let packets = if state.hears() { "heard" } else { "dropped" };
         text += &format!("| {state} | {send:?} | {receive:?} | {packets} |\n");
     }

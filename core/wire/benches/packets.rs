@@ -43,7 +43,8 @@ fn write(payload: usize, ip_id: u16) -> Vec<u8> {
 
 #[divan::bench(args = PAYLOADS)]
 fn seal(bencher: Bencher, payload: usize) {
-    let (flow, bytes) = (flow(), write(payload, 0));
+    let flow = flow();
+    let bytes = write(payload, 0);
     let covered = &bytes[..bytes.len() - icrc::LEN];
     bencher.bench_local(|| black_box(&flow).seal(black_box(3), black_box(covered)));
 }
@@ -63,7 +64,8 @@ fn crc_alone(bencher: Bencher, payload: usize) {
 
 #[divan::bench(args = [0, 1, 127])]
 fn accept_unknown_id_64(bencher: Bencher, ip_id: u16) {
-    let (flow, bytes) = (flow(), write(64, ip_id));
+    let flow = flow();
+    let bytes = write(64, ip_id);
     let covered = &bytes[..bytes.len() - icrc::LEN];
     let received = icrc::read(&bytes).unwrap();
     let mut spans = IdSpans::new();
@@ -72,7 +74,8 @@ fn accept_unknown_id_64(bencher: Bencher, ip_id: u16) {
 
 #[divan::bench]
 fn unknown_id_of_a_length_not_seen(bencher: Bencher) {
-    let (flow, bytes) = (flow(), write(64, 1));
+    let flow = flow();
+    let bytes = write(64, 1);
     let covered = &bytes[..bytes.len() - icrc::LEN];
     let received = icrc::read(&bytes).unwrap();
     bencher

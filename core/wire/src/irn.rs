@@ -69,7 +69,8 @@ impl Additions {
     #[inline(always)]
     pub fn split<'a>(packet: &packet::View<'a>) -> Result<(Additions, &'a [u8]), WireError> {
         let shape = shape(packet.bth.opcode, packet.aeth().map(|aeth| aeth.syndrome));
-        let (mut found, mut rest) = (Additions::default(), packet.payload);
+        let mut found = Additions::default();
+        let mut rest = packet.payload;
         macro_rules! take {
             ($bit:ident, $field:ident, $header:ident) => {
                 if shape & $bit != 0 {

@@ -160,7 +160,8 @@ impl<'a> View<'a> {
             return Err(WireError::Pad);
         };
         let (headers, rest) = bytes.split_at(header_len);
-        let (extensions, payload) = (&headers[bth::LEN..], &rest[..payload_len]);
+        let extensions = &headers[bth::LEN..];
+        let payload = &rest[..payload_len];
         Ok(View { bth, shape: bth.opcode.shape(), extensions, payload })
     }
 

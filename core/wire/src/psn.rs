@@ -108,7 +108,8 @@ mod tests {
     proptest! {
         #[test]
         fn add_and_distance_are_inverse(start: u32, n in 0..Psn::COUNT) {
-            let (a, b) = (Psn::new(start), Psn::new(start).add(n));
+            let a = Psn::new(start);
+            let b = Psn::new(start).add(n);
             prop_assert_eq!(b.distance_from(a), n);
             prop_assert_eq!(b.back(n), a);
             prop_assert_eq!(a.is_before(b), (1..=Psn::HALF).contains(&n));

@@ -83,7 +83,8 @@ fn check(name: &str) -> Seen {
         let frame =
             dissect(Start::Ethernet, &bytes).unwrap_or_else(|error| panic!("{name} {number}: {error}"));
         let (network, udp) = frame.network.unwrap();
-        let (ip_len, packet_len) = (network.header_len(), frame.packet.buffer_len());
+        let ip_len = network.header_len();
+        let packet_len = frame.packet.buffer_len();
         let (headers, transport) = bytes.split_at(bytes.len() - packet_len);
         let covered = &transport[..packet_len - icrc::LEN];
         let (ip, udp_bytes) = headers[ethernet::LEN..].split_at(ip_len);

@@ -207,7 +207,8 @@ fn rep() -> Case {
 }
 
 fn others() -> [Case; 4] {
-    let (local_comm_id, remote_comm_id) = (0x0102_0304, 0x0506_0708);
+    let local_comm_id = 0x0102_0304;
+    let remote_comm_id = 0x0506_0708;
     let rej =
         rej::Repr::new(local_comm_id, remote_comm_id, Answered::Rep, RejectReason(0x1234), &[7; 70], &[8]);
     let rtu = rtu::Repr { local_comm_id, remote_comm_id, private_data: [1; 224] };

@@ -99,7 +99,8 @@ pub struct Layout {
 impl Layout {
     /// Allocates the server's memory on node 0 and the client's on node 1.
     pub fn new(world: &mut World, abroad: bool) -> Layout {
-        let (here, there) = (world.pd(0), world.pd(1));
+        let here = world.pd(0);
+        let there = world.pd(1);
         let elsewhere = world.table(0).alloc_pd().expect("a second domain");
         let at = |number: u64| number << 36;
         let secret = if abroad { elsewhere } else { here };

@@ -166,7 +166,8 @@ impl Work {
     pub fn message(&self, layout: &Layout) -> Vec<u8> {
         let opcode = WqeOpcode(self.opcode % OPCODES);
         let len = self.len.into();
-        let ((local, lkey), (remote, rkey)) = (self.local.of(layout, len), self.remote.of(layout, len));
+        let (local, lkey) = self.local.of(layout, len);
+        let (remote, rkey) = self.remote.of(layout, len);
         let mut wqe = Wqe {
             header: u64::from(opcode.0) | u64::from(self.flags % 16 | flag::SIGNALED) << 8,
             local,

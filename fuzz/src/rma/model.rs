@@ -191,7 +191,9 @@ impl Model {
         let served = &self.served[region];
         let len = if kind == Kind::Rekey { size.of().min(16) } else { size.of() };
         let offset = if kind == Kind::Rekey { offset % 2 } else { offset };
-        let (id, region_key, rights) = (served.id, served.key, served.rights);
+        let id = served.id;
+        let region_key = served.key;
+        let rights = served.rights;
         let knows = served.known && served.lives;
         let key = self.forger.derive(&region_key, &self.identity(kind));
         let key = if served.known { key } else { [0xee; 16] };
@@ -244,7 +246,11 @@ impl Model {
             length: len,
             nonce: Nonce::default(),
         };
-        let (key, region, base, kind, size) = (asked.key, asked.region, asked.offset, asked.kind, asked.len);
+        let key = asked.key;
+        let region = asked.region;
+        let base = asked.offset;
+        let kind = asked.kind;
+        let size = asked.len;
         let fits = offset.is_multiple_of(64)
             && offset.checked_add(u64::from(len)).is_some_and(|end| end <= u64::from(size))
             && (len.is_multiple_of(UNIT) || offset + u64::from(len) == u64::from(size));
@@ -346,7 +352,8 @@ impl Model {
         }
         running.next = running.next.max(offset + len);
         running.units |= units(size, u64::from(offset), len).unwrap_or(0);
-        let (key, slot) = (running.command.key, self.portal.first + slot as u16);
+        let key = running.command.key;
+        let slot = self.portal.first + slot as u16;
         let plain = header::Repr {
             kind: Kind::Data,
             class: Class::Latency,

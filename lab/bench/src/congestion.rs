@@ -77,7 +77,8 @@ impl Benchmark for Congestion<'_> {
 
 fn rows(all: &[Figures; 3]) -> Vec<Row> {
     let mut rows = Vec::new();
-    let (fair, link) = (vec![1.0; all[0].jain.len()], vec![RATE as f64; all[0].jain.len()]);
+    let fair = vec![1.0; all[0].jain.len()];
+    let link = vec![RATE as f64; all[0].jain.len()];
     for ((name, control), figures) in CONTESTANTS.iter().zip(all) {
         let row = |metric, unit, rounds: &[f64]| {
             Row::new("congestion", format!("world/two flows/{name}"), metric, unit, rounds)

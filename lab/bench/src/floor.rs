@@ -55,7 +55,8 @@ pub struct Lengths {
 
 /// A raw ping-pong over UDP: both ends spin on unconnected sockets.
 pub fn udp(socket: &Socket, to: &SocketAddrAny, lengths: Lengths, trips: u64) -> Result<f64> {
-    let (frame, mut buffer) = ([0x5a; 9000], [0; 9000]);
+    let frame = [0x5a; 9000];
+    let mut buffer = [0; 9000];
     typical(trips, || {
         socket.send_to(&frame[..lengths.there], to).context("raw UDP ping-pong")?;
         while socket.recv_from(&mut buffer).context("raw UDP ping-pong")?.is_none() {}
@@ -65,7 +66,8 @@ pub fn udp(socket: &Socket, to: &SocketAddrAny, lengths: Lengths, trips: u64) ->
 
 /// The peer's end of [`udp`].
 pub fn udp_peer(socket: &Socket, to: &SocketAddrAny, back: usize, page: &Page, ticket: Ticket) -> Result<()> {
-    let (frame, mut buffer) = ([0xa5; 9000], [0; 9000]);
+    let frame = [0xa5; 9000];
+    let mut buffer = [0; 9000];
     while page.is_wanted(ticket) {
         for _ in 0..64 {
             if socket.recv_from(&mut buffer)?.is_some() {

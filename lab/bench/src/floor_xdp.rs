@@ -90,8 +90,11 @@ impl Raw {
     pub fn echo(&mut self, lengths: Lengths, count: usize) -> Result<f64> {
         let frame = self.frame(lengths.there);
         let queue = self.attachment.sender();
-        let (mut sent, mut back, mut lost) = (0_usize, 0_usize, 0_usize);
-        let (started, mut last) = (Instant::now(), Instant::now());
+        let mut sent = 0_usize;
+        let mut back = 0_usize;
+        let mut lost = 0_usize;
+        let started = Instant::now();
+        let mut last = Instant::now();
         while back + lost < count {
             if sent < count && sent.saturating_sub(back + lost) + BATCH <= WINDOW {
                 send(queue, &frame, BATCH)?;

@@ -121,7 +121,9 @@ mod tests {
     use super::*;
 
     fn number(curve: &'static str, at: &str, measured: Option<f64>, modelled: f64) -> Number {
-        let (figure, unit, part) = ("Figure 10", Unit::Nanoseconds, Part::Predicted);
+        let figure = "Figure 10";
+        let unit = Unit::Nanoseconds;
+        let part = Part::Predicted;
         Number { figure, curve, at: at.to_owned(), unit, part, measured, modelled }
     }
 

@@ -18,9 +18,11 @@ const WINDOW: usize = 4;
 /// Sends `count` segments of `len` bytes, waits until the peer has them, and returns the segments per
 /// second.
 pub fn send(socket: &mut Socket, to: &SocketAddrAny, len: usize, count: usize) -> Result<f64> {
-    let (train, mut credit) = (vec![0x5a; len * TRAIN], [0; 16]);
+    let train = vec![0x5a; len * TRAIN];
+    let mut credit = [0; 16];
     let trains = count.div_ceil(TRAIN);
-    let (mut sent, mut acked) = (0, 0);
+    let mut sent = 0;
+    let mut acked = 0;
     socket.join(false).ok();
     let started = Instant::now();
     while acked < trains {
@@ -43,7 +45,8 @@ pub fn send(socket: &mut Socket, to: &SocketAddrAny, len: usize, count: usize) -
 
 /// The peer's end of [`send`]; it returns one credit for each train.
 pub fn sink(socket: &mut Socket, to: &SocketAddrAny, len: usize, page: &Page, ticket: Ticket) -> Result<()> {
-    let (mut buffer, mut segments) = (vec![0; 1 << 16], 0);
+    let mut buffer = vec![0; 1 << 16];
+    let mut segments = 0;
     socket.join(true).ok();
     while page.is_wanted(ticket) {
         for _ in 0..64 {

@@ -174,7 +174,8 @@ struct Commands {
 
 impl Commands {
     fn open(page: &Page) -> Commands {
-        let (input, parent) = (BufReader::new(std::io::stdin()), rustix::process::getppid());
+        let input = BufReader::new(std::io::stdin());
+        let parent = rustix::process::getppid();
         Commands { page: page.clone(), input, last: Ticket::default(), parent }
     }
 

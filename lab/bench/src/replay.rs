@@ -89,7 +89,9 @@ pub fn receiver(args: &Args) -> Result<()> {
             receivers.entry(qp).or_insert_with(|| Receiver::new(start(Psn::new(0)), settings.bitmap));
         let seq = extend(receiver.rcv_nxt(), arrived);
         let Answer { nack, rcv_nxt, sack, msn, completions } = receiver.arrive(seq, Ends::of(opcode));
-        let (nack, rcv_nxt, sack) = (u8::from(nack), psn(rcv_nxt).get(), psn(sack).get());
+        let nack = u8::from(nack);
+        let rcv_nxt = psn(rcv_nxt).get();
+        let sack = psn(sack).get();
         writeln!(out, "{nack} {rcv_nxt} {sack} {msn} {completions}")?;
         Ok(())
     })

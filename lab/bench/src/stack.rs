@@ -47,7 +47,8 @@ impl Stack {
     }
 
     fn is_there(self) -> bool {
-        let (name, there) = (self.program(), is_installed(self.program()));
+        let name = self.program();
+        let there = is_installed(self.program());
         if !there {
             tracing::warn!("{name} is not installed (`make setup-bench`): its figures are left out");
         }

@@ -24,8 +24,11 @@ pub const COLD: usize = 64 << 20;
 
 /// Sends `bytes`, waits until the peer has them all, and returns the payload in bytes per second.
 pub fn send(socket: &mut Socket, to: &SocketAddrAny, source: &[u8], bytes: usize) -> Result<f64> {
-    let (mut train, mut credit) = (vec![0; SEGMENT * TRAIN], [0; 16]);
-    let (mut sent, mut acked, mut place) = (0, 0, 0);
+    let mut train = vec![0; SEGMENT * TRAIN];
+    let mut credit = [0; 16];
+    let mut sent = 0;
+    let mut acked = 0;
+    let mut place = 0;
     let trains = bytes.div_ceil(PAYLOAD * TRAIN);
     socket.join(false).ok();
     let started = Instant::now();
@@ -63,7 +66,8 @@ pub fn sink(
     ticket: Ticket,
 ) -> Result<()> {
     let mut buffer = vec![0; 1 << 16];
-    let (mut place, mut segments) = (0, 0);
+    let mut place = 0;
+    let mut segments = 0;
     socket.join(true).ok();
     while page.is_wanted(ticket) {
         let Some(arrival) = socket.recv_train(&mut buffer)? else { continue };

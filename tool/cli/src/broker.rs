@@ -129,7 +129,8 @@ fn list(args: &ListArgs) -> Result<()> {
 
 /// Runs `remora broker end`.
 fn end(args: &EndArgs) -> Result<()> {
-    let (address, options) = (address(args.address), client::Options::from_environment());
+    let address = address(args.address);
+    let options = client::Options::from_environment();
     let ended = match (args.uid, args.range) {
         (Some(uid), _) => client::end_user(address, &options, uid)?,
         (None, Some(range)) => client::end_program(address, &options, range)?,

@@ -85,7 +85,8 @@ fn interface_description(file: &[u8]) -> Option<String> {
     // The options follow the block type, the block length, the link type and the snap length.
     let mut at = interface + 16;
     while at + 4 <= end {
-        let (code, len) = (half(at)?, usize::from(half(at + 2)?));
+        let code = half(at)?;
+        let len = usize::from(half(at + 2)?);
         if code == 3 {
             return String::from_utf8(file.get(at + 4..at + 4 + len)?.to_vec()).ok();
         }

@@ -44,7 +44,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST: usize = 4 << 20;
 
 fn ask(mut stream: TcpStream, address: &str) -> io::Result<String> {
-    let (started, mut answer, mut piece) = (Instant::now(), Vec::new(), [0; 4096]);
+    let started = Instant::now();
+    let mut answer = Vec::new();
+    let mut piece = [0; 4096];
     stream.set_write_timeout(Some(PATIENCE))?;
     let question = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(question.as_bytes())?;
@@ -152,7 +154,8 @@ mod tests {
             bounds.into_iter().zip(below).map(line).collect::<String>()
         };
         let read = |below| histograms(&samples(&text(below)))["d{engine=\"0\"}"].clone();
-        let (before, now) = (read([10, 10, 10, 10]), read([10, 60, 109, 110]));
+        let before = read([10, 10, 10, 10]);
+        let now = read([10, 60, 109, 110]);
         let fresh = lately(Some(&before), &now);
         let quantiles = [0.5, 0.99, 1.0].map(|share| quantile(&fresh, share));
         assert_eq!(quantiles, [Some(0.002), Some(0.016), Some(f64::INFINITY)]);

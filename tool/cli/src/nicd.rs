@@ -155,7 +155,8 @@ impl Args {
             rma_regions: self.rma_regions,
             ..Limits::default()
         };
-        let (attachments, tenants) = (self.attachments, self.tenants);
+        let attachments = self.attachments;
+        let tenants = self.tenants;
         Options { limits, attachments, tenants, allow: self.allow_uid.clone(), ..Options::default() }
     }
 }

@@ -85,7 +85,8 @@ fn watch(
     ended: &AtomicBool,
 ) -> Result<()> {
     let (mut before, mut now, mut looked) = (first.clone(), first, Instant::now());
-    let (mut span, mut all) = (args.interval, true);
+    let mut span = args.interval;
+    let mut all = true;
     let mut changed = true;
     while !ended.load(Ordering::Relaxed) {
         if std::mem::take(&mut changed) {
@@ -135,7 +136,8 @@ fn per_second(rate: f64) -> String {
 /// Returns one line for each histogram with values: its median and 99th percentile between the two
 /// readings, or since the start of the program if nothing was counted in between.
 fn delays(before: &Samples, now: &Samples) -> Vec<[String; 3]> {
-    let (before, now) = (histograms(before), histograms(now));
+    let before = histograms(before);
+    let now = histograms(now);
     let lines = now.into_iter().filter_map(|(name, buckets)| {
         let fresh = lately(before.get(&name), &buckets);
         let [half, most] = [0.5, 0.99].map(|share| quantile(&fresh, share).map(duration));

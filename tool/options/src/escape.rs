@@ -32,7 +32,8 @@ pub fn escape(bytes: &[u8]) -> Vec<u8> {
 /// # Errors
 /// Returns a message if a backslash is followed by anything else.
 pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
-    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
     while let [byte, after @ ..] = rest {
         rest = after;
         if *byte != b'\\' {

@@ -79,7 +79,8 @@ impl Captures {
         };
         if *missing > 0 || file.bytes_with(len) > self.limit.0 {
             if *missing == 0 {
-                let (us, limit) = (frame.time_ns as f64 / 1e3, self.limit);
+                let us = frame.time_ns as f64 / 1e3;
+                let limit = self.limit;
                 eprintln!("the capture of {port} is full at {us:.3} us: increase --capture-limit ({limit})");
             }
             *missing += 1;

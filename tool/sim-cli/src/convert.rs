@@ -34,7 +34,8 @@ pub fn check(args: &Args) -> Result<()> {
     let loaded = load::load(&args.scenario)?;
     loaded.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     let run = Run::new(&loaded.scenario).map_err(anyhow::Error::msg)?;
-    let (network, flows) = (run.simulation().network(), run.progress().flows.1);
+    let network = run.simulation().network();
+    let flows = run.progress().flows.1;
     let switches = network.topology().switches().count();
     let scenario = &loaded.scenario;
     let _ = writeln!(

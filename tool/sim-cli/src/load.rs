@@ -64,7 +64,8 @@ fn changed(scenario: &Scenario, changes: &[Change]) -> Result<Scenario> {
 
 /// Replaces the load balancing of the scenario by the paths in a table.
 fn replay(scenario: &mut Scenario, path: &Path, run: u32) -> Result<()> {
-    let (text, name) = (read(path)?, path.display().to_string());
+    let text = read(path)?;
+    let name = path.display().to_string();
     let topology = scenario.topology()?;
     let flows = scenario.flows(&topology)?;
     let paths = paths::parse(Source::new(&name, &text), run, &flows, &topology)?;
@@ -107,7 +108,8 @@ pub fn find(by: &Path, name: &str) -> Result<PathBuf> {
 /// Loads a TOML file. The changes are applied first, because they may name other files.
 fn from_toml(path: &Path, source: Source<'_>, set: &[Change]) -> Result<Loaded> {
     let read_scenario = own::parse(source)?;
-    let (scenario, mut warnings) = (read_scenario.value, read_scenario.warnings);
+    let scenario = read_scenario.value;
+    let mut warnings = read_scenario.warnings;
     let mut scenario = changed(&scenario, set)?;
     for (_, name) in files(&scenario) {
         let text = read(&find(path, &name)?)?;

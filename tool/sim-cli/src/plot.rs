@@ -59,7 +59,8 @@ fn draw_runs(folders: &[PathBuf], path: &Path) -> Result<()> {
 fn flows_of(folder: &Path) -> Result<Series> {
     Saved::read(folder)?;
     let path = folder.join("flows.csv");
-    let (text, shown) = (load::read(&path)?, path.display());
+    let text = load::read(&path)?;
+    let shown = path.display();
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     let column = |name: &str| {
@@ -100,14 +101,17 @@ fn draw_sweep(folder: &Path, axis: Option<&str>, path: &Path) -> Result<()> {
 
 impl Table {
     fn read(path: &Path) -> Result<Table> {
-        let (text, shown) = (load::read(path)?, path.display());
+        let text = load::read(path)?;
+        let shown = path.display();
         let mut rows = text.lines().map(cells);
         let head = rows.next().unwrap_or_default();
         let column = |name: &str| {
             let at = head.iter().position(|column| column == name);
             at.with_context(|| format!("{shown} has no column {name}: run the sweep again"))
         };
-        let (count, mean, p99) = (column("run")?, column("slowdown_mean")?, column("slowdown_p99")?);
+        let count = column("run")?;
+        let mean = column("slowdown_mean")?;
+        let p99 = column("slowdown_p99")?;
         let row = |cells: &Vec<String>| {
             let number = |at: usize| cells.get(at)?.parse().ok();
             Some((cells.get(..count)?.to_vec(), [number(mean)?, number(p99)?]))
@@ -169,7 +173,8 @@ impl Table {
 
 /// Returns the cells of a line of CSV (RFC 4180, without line breaks in cells).
 fn cells(line: &str) -> Vec<String> {
-    let (mut cells, mut quoted) = (vec![String::new()], false);
+    let mut cells = vec![String::new()];
+    let mut quoted = false;
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
         let Some(cell) = cells.last_mut() else { break };

@@ -110,7 +110,8 @@ impl Summary {
             let _ = writeln!(out, "{}", json!({ "summary": self.object(run) }));
             return Ok(());
         }
-        let (totals, balance) = (run.totals(), run.simulation().network().balance());
+        let totals = run.totals();
+        let balance = run.simulation().network().balance();
         let seconds = elapsed.as_secs_f64();
         let _ = writeln!(
             out,
@@ -136,7 +137,8 @@ impl Summary {
         }
         for open in run.unfinished().take(SHOWN) {
             let flow = &open.flow;
-            let (done, size) = (open.done, flow.size);
+            let done = open.done;
+            let size = flow.size;
             let state = if open.start.is_some() { "unfinished" } else { "not started" };
             let _ = writeln!(
                 out,
@@ -163,7 +165,8 @@ pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
     sorted.sort_by(f64::total_cmp);
     let last = sorted.len().checked_sub(1)?;
     let at = part * last as f64;
-    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    let low = sorted[at.floor() as usize];
+    let high = sorted[at.ceil() as usize];
     Some(low + (high - low) * at.fract())
 }
 

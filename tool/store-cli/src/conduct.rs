@@ -76,7 +76,8 @@ impl Conduct {
             if let Some(endpoint) = &endpoint {
                 eprintln!("metrics for Prometheus and `remora top` at {}", endpoint.address());
             }
-            let (port, at) = (service.context.port().kind, listener.address());
+            let port = service.context.port().kind;
+            let at = listener.address();
             eprintln!("serving {what} over {port} at {at}; end with Ctrl-C");
         }
         let pace = Pace { spin: self.spin, child: self.child };

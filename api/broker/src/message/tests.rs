@@ -24,7 +24,8 @@ fn param() -> ConnParam {
 }
 
 fn cm_requests() -> Vec<CmRequest> {
-    let (id, private_data) = (7, b"said".to_vec());
+    let id = 7;
+    let private_data = b"said".to_vec();
     let connect = Connect {
         destination: at("10.0.0.2:7174"),
         service: ConnectedService::Xrc,

@@ -131,7 +131,8 @@ pub(super) fn send_here(
 ) -> Result<u32, Status> {
     let receive = qp.receive.take().ok_or(Status::RnrRetryExceeded)?;
     let mut bytes = [0; PIECE];
-    let (mut offset, mut delivered) = (0, Ok(()));
+    let mut offset = 0;
+    let mut delivered = Ok(());
     while offset < notice.len && delivered.is_ok() {
         let piece = &mut bytes[..PIECE.min((notice.len - offset) as usize)];
         if !gather::gather_outlined(mem, qp.pd, qp.send.ring(), context, offset, piece) {

@@ -32,7 +32,9 @@ pub(crate) fn transmit_to_itself(
     shared: &mut Shared,
     used: &mut TurnUsage,
 ) -> TurnEnd {
-    let (mut done, mut bytes, mut freed) = (0, 0, None);
+    let mut done = 0;
+    let mut bytes = 0;
+    let mut freed = None;
     let turn = loop {
         if qp.state != State::Rts {
             break TurnEnd::Done;
@@ -93,7 +95,8 @@ fn complete_work(
     qp.send.free(index + slots);
     let kind = qp.decode_outlined(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
     let context = qp.context(wqe, List::One, index, slots);
-    let (len, status) = (result.unwrap_or(0), result.err().unwrap_or(Status::Success));
+    let len = result.unwrap_or(0);
+    let status = result.err().unwrap_or(Status::Success);
     let fine = qp.complete_outlined(&Retired { context, len, kind, status, verdict: Verdict::Done }, shared);
     if fine && status != Status::Success {
         shared.counters.req_cqe_error += 1;

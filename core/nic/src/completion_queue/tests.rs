@@ -131,7 +131,9 @@ fn removal_reclaim_and_resize_agree_with_a_list() {
         random ^= random << 17;
         random % bound
     };
-    let (mut ends, mut model, mut id) = (Ends::of(16), VecDeque::new(), 0);
+    let mut ends = Ends::of(16);
+    let mut model = VecDeque::new();
+    let mut id = 0;
     for _ in 0..200_000 {
         match below(12) {
             0 => {
@@ -170,7 +172,8 @@ fn a_thread_that_polls_meanwhile_sees_each_completion_whole_or_not_at_all() {
     use std::sync::atomic::{AtomicU64, Ordering};
     const ENTRIES: u64 = if cfg!(miri) { 200 } else { 200_000 };
     let Ends { mut queue, mut poller } = Ends::of(64);
-    let (removed, polled) = (AtomicU64::new(0), AtomicU64::new(0));
+    let removed = AtomicU64::new(0);
+    let polled = AtomicU64::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // Each queue pair has 16 completions, and every other one is removed behind its last.

@@ -69,7 +69,8 @@ impl QueuePair {
         shared: &mut Shared,
     ) -> Option<Sent> {
         let held = self.is_held(now) || waits_for_bytes(self, now);
-        let (pd, owner) = (self.pd, self.owner);
+        let pd = self.pd;
+        let owner = self.owner;
         let irn = self.machine.irn_mut()?;
         let sent = acknowledge(irn, out, shared);
         if let Some(sent) = self.unless_stopped(out, sent) {
@@ -89,7 +90,8 @@ impl QueuePair {
             _ => gather::fetch(mem, pd, owner, kind, bytes),
         };
         let irn = self.machine.irn_mut()?;
-        let (mut sent, mut code) = (Sent::Denied, NakCode::REMOTE_OPERATIONAL_ERROR);
+        let mut sent = Sent::Denied;
+        let mut code = NakCode::REMOTE_OPERATIONAL_ERROR;
         if checked != CheckResult::Refused {
             (sent, code) = (answer(irn, out, shared, &reply, fetch), NakCode::REMOTE_ACCESS_ERROR);
         }
@@ -130,7 +132,8 @@ impl EmitRequest for reliable::Irn {
         plan: &Plan,
         gathered: Gathered<'_>,
     ) -> Sent {
-        let (bth, added) = (plan.bth(path.remote), plan.additions.len());
+        let bth = plan.bth(path.remote);
+        let added = plan.additions.len();
         let len = plan.len + added as u32;
         emit(&mut path.address_path, out, counters, &bth, &plan.ext, len, |bytes| {
             let (head, payload) = bytes.split_at_mut(added);

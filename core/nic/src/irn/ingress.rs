@@ -115,7 +115,8 @@ impl QueuePair {
 
     /// Binds receive work request `wqe` of this connection.
     fn bind(&mut self, wqe: u64, shared: &mut Shared) -> Result<Receive, Outcome> {
-        let (queue, srq) = (&mut self.receive, self.srq);
+        let queue = &mut self.receive;
+        let srq = self.srq;
         let Some(irn) = self.machine.irn_mut() else { return Err(Outcome::NotReady) };
         let take = |number: u64| match srq {
             None => queue.take(),

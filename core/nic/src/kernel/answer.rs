@@ -31,7 +31,8 @@ impl Kernels {
         if context.list != List::Answer {
             return None;
         }
-        let (place, index) = ((context.local >> 32) as usize, context.local as u32);
+        let place = (context.local >> 32) as usize;
+        let index = context.local as u32;
         let kernel = self.deployed.get(place)?.as_ref()?;
         (kernel.base.id.number == context.lkey.get()).then(|| kernel.base.block(index))
     }
@@ -88,7 +89,8 @@ fn submit_answer<R: ReliableRequester>(
         end: taken,
         srq: 0,
     };
-    let (va, rkey) = (message.to.addr, message.to.rkey);
+    let va = message.to.addr;
+    let rkey = message.to.rkey;
     let kind = match message.ending {
         Some(ending) => Kind::WriteImm { va, rkey, imm: ending.emit() },
         None => Kind::Write { va, rkey },

@@ -118,7 +118,8 @@ pub(crate) fn check_reply(
     shared: &mut Shared,
 ) -> CheckResult {
     let ReplyKind::Memory { key, va, len: len @ 1.. } = *reply else { return CheckResult::NotChecked };
-    let (pd, owner) = (qp.pd, qp.owner);
+    let pd = qp.pd;
+    let owner = qp.owner;
     let Some(strom) = &mut qp.strom else { return CheckResult::NotChecked };
     let Some(checker) = strom.checker else { return CheckResult::NotChecked };
     let checked = shared.kernels.check_bytes(checker, mem, pd, owner, key, va, len);

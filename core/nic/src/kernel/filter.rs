@@ -134,7 +134,9 @@ impl Filter {
     /// Processes rows that were read.
     fn look(&mut self, scan: Scan, streams: &mut Streams<'_, '_>) {
         let Some(data) = streams.data() else { return };
-        let (row, mut len, mut rows) = (usize::from(scan.row), self.held, 0);
+        let row = usize::from(scan.row);
+        let mut len = self.held;
+        let mut rows = 0;
         for bytes in data.chunks_exact(row) {
             rows += 1;
             if scan.counts(bytes) {

@@ -143,7 +143,8 @@ fn sigma(mut x: f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;
     }
-    let (mut y, mut z) = (1.0, x);
+    let mut y = 1.0;
+    let mut z = x;
     loop {
         x *= x;
         let before = z;
@@ -159,7 +160,8 @@ fn tau(mut x: f64) -> f64 {
     if x == 0.0 || x == 1.0 {
         return 0.0;
     }
-    let (mut y, mut z) = (1.0, 1.0 - x);
+    let mut y = 1.0;
+    let mut z = 1.0 - x;
     loop {
         x = x.sqrt();
         let before = z;
@@ -282,7 +284,8 @@ mod tests {
 
     #[test]
     fn a_register_that_can_be_raised_is_also_when_all_of_them_hold_something() {
-        let (mut kernel, mut plain) = (HyperLogLog::default(), vec![0; REGISTERS]);
+        let mut kernel = HyperLogLog::default();
+        let mut plain = vec![0; REGISTERS];
         let mut seen = 0;
         for batch in 0u64..1 << 14 {
             let values = (0..BATCH as u64).map(|at| batch << 6 | at);

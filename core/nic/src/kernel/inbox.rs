@@ -148,7 +148,9 @@ mod tests {
         let bytes = |tag: u32| {
             vec![tag as u8; if tag.is_multiple_of(3) { 65 + tag as usize } else { tag as usize % 65 }]
         };
-        let (mut inbox, mut next, mut first) = (Inbox::new(), 0, 0);
+        let mut inbox = Inbox::new();
+        let mut next = 0;
+        let mut first = 0;
         for turn in 0..200 {
             while inbox.has_capacity() && next - first < 1 + turn % 40 {
                 inbox.push(&piece(next), &bytes(next));

@@ -229,7 +229,8 @@ impl Lane {
         if self.inbox.len() > 1 {
             self.look_ahead(base, mem);
         }
-        let (mut again, mut left) = (true, STEPS);
+        let mut again = true;
+        let mut left = STEPS;
         while left > 0 {
             left -= 1;
             match self.step(base, qp, mem, direct, &mut left) {
@@ -358,7 +359,8 @@ impl Lane {
     /// cache.
     #[inline(never)]
     fn look_ahead(&mut self, base: &Base, mem: Mem<'_>) {
-        let (from, to) = (self.inbox.prefetched, self.inbox.len());
+        let from = self.inbox.prefetched;
+        let to = self.inbox.len();
         for at in from..to {
             let Some((piece, bytes)) = self.inbox.short(at) else { continue };
             let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { continue };

@@ -119,7 +119,8 @@ pub(crate) fn hand_over_kept(qp: &mut QueuePair, mem: Mem<'_>, slot: u32, shared
         return Outcome::Done;
     };
     let Some(part) = early.part else { return Outcome::Done };
-    let (bytes, len) = (std::mem::take(&mut early.bytes), usize::from(early.len));
+    let bytes = std::mem::take(&mut early.bytes);
+    let len = usize::from(early.len);
     let outcome = hand_over(qp, mem, &part, &bytes[..len], shared);
     // The queue pair may have ended in the meantime.
     if let Some(strom) = &mut qp.strom {

@@ -88,7 +88,8 @@ impl Shuffle {
     pub const FULL: Status = Status(64);
 
     fn configure(&mut self, params: &[u8]) -> Option<()> {
-        let (bits, first) = (word(params, 0)?, word(params, 4)? as usize);
+        let bits = word(params, 0)?;
+        let first = word(params, 4)? as usize;
         let entries = &params[HEAD..];
         let count = entries.len() / ENTRY;
         let fits = bits <= PARTITIONS.ilog2()
@@ -119,7 +120,9 @@ impl Shuffle {
     #[inline(always)]
     fn fill<'v>(&mut self, values: &'v [[u8; 8]]) -> Option<(usize, &'v [[u8; 8]])> {
         // Looked up once: for all the compiler knows, each value might change where the buffers are.
-        let (mask, end, buffers) = (self.mask as usize % PARTITIONS, &mut *self.end, &mut *self.buffers);
+        let mask = self.mask as usize % PARTITIONS;
+        let end = &mut *self.end;
+        let buffers = &mut *self.buffers;
         let mut values = values.iter();
         while let Some(value) = values.next() {
             let number = u64::from_le_bytes(*value) as usize & mask;
@@ -149,7 +152,8 @@ impl Shuffle {
     /// Writes the buffered values of a partition to memory.
     #[inline(never)]
     fn empty(&mut self, number: usize, streams: &mut Streams<'_, '_>) {
-        let (begin, end) = (usize::from(self.begin[number]), usize::from(self.end[number]));
+        let begin = usize::from(self.begin[number]);
+        let end = usize::from(self.end[number]);
         let partition = &mut self.partitions[number];
         let values = (end - begin).min(partition.values as usize);
         self.full |= values < end - begin;

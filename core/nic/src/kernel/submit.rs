@@ -14,7 +14,8 @@ use crate::wqe::{Wqe, WqeOpcode, flag};
 #[cold]
 #[inline(never)]
 pub(crate) fn submit_strom<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, index: u64, slots: u64) {
-    let (opcode, tag) = (wqe.remote, wqe.rkey());
+    let opcode = wqe.remote;
+    let tag = wqe.rkey();
     let found = match wqe.flags() & flag::INLINE {
         0 => qp.list(wqe, index),
         _ => Some((wqe.length(), List::Inline)),

@@ -99,7 +99,8 @@ impl Deployed {
     }
 
     pub fn facts(&self) -> KernelFacts {
-        let (base, busy) = (&self.base, self.lanes.iter().filter(|lane| lane.qp.is_some()).count());
+        let base = &self.base;
+        let busy = self.lanes.iter().filter(|lane| lane.qp.is_some()).count();
         KernelFacts {
             number: base.id.number,
             pd: base.pd,

@@ -51,7 +51,8 @@ impl Nic {
             self.shared.counters.unknown_qp += 1;
             return;
         };
-        let (mut index, mut taken) = (0, false);
+        let mut index = 0;
+        let mut taken = false;
         while let Some(number) = self.shared.groups.member(place, index) {
             index += 1;
             let Some(place) = self.index(number) else { continue };

@@ -19,7 +19,9 @@ pub(super) fn take<'m>(
     request: &Request,
     lists: &mut FreeLists,
 ) -> (Taken, Option<Span<'m>>) {
-    let (list, len, mut place) = (request.va, request.len, None);
+    let list = request.va;
+    let len = request.len;
+    let mut place = None;
     let taken = lists.take(reach.pd, list, len, |va, size, next| {
         place = reach.span(va, size, Access::REMOTE_WRITE).ok();
         if let (Some(place), Some(next)) = (&place, next) {

@@ -113,7 +113,8 @@ impl Load {
     #[inline(always)]
     fn takes(&mut self, message: &Message<WqeContext>) -> bool {
         let (opcode, len) = shape(message);
-        let (mut before, mut answer) = (0, Some(0));
+        let mut before = 0;
+        let mut answer = Some(0);
         if let Kind::Prism(extended) = &message.kind {
             before = extended.addresses(0).len();
             answer = extended.answer_len(message.len);
@@ -144,7 +145,9 @@ pub(crate) fn request_bundle(
     out: &mut impl Egress,
     shared: &mut Shared,
 ) -> NextRequest {
-    let (pd, ring, mtu) = (qp.pd, qp.send.ring(), qp.attributes.parameters.mtu as usize);
+    let pd = qp.pd;
+    let ring = qp.send.ring();
+    let mtu = qp.attributes.parameters.mtu as usize;
     let Some(Connection { path, requester, .. }) = qp.machine.rc_mut() else { return NextRequest::Plain };
     let local = LocalMemory { mem, pd, ring };
     let mut load = Load::new(mtu);
@@ -156,22 +159,26 @@ pub(crate) fn request_bundle(
         Followers::Count(others) => others + 1,
     };
     let Some(first) = requester.part(0) else { return NextRequest::Plain };
-    let (remote, counters) = (path.remote, &mut shared.counters);
+    let remote = path.remote;
+    let counters = &mut shared.counters;
     let sent = if count > 1 && load.is_operation_list() {
         let head = operation_list_bth(count, remote, first.psn);
-        let (none, len) = (Extensions::default(), load.list as u32);
+        let none = Extensions::default();
+        let len = load.list as u32;
         emit_outlined(&mut path.address_path, out, counters, &head, &none, len, &mut |out| {
             put_all(requester, count, out, |out, part| put_operation(out, part.message, local))
         })
     } else if count > 1 {
         let head = bth::Repr::new(Opcode::BUNDLE, remote, first.psn);
-        let (none, len) = (Extensions::default(), load.bundle as u32);
+        let none = Extensions::default();
+        let len = load.bundle as u32;
         emit_outlined(&mut path.address_path, out, counters, &head, &none, len, &mut |out| {
             put_all(requester, count, out, |out, part| put_request(out, part, remote, local))
         })
     } else {
         let Some(head) = RequestPacket::of(first.message, ring) else { return NextRequest::Plain };
-        let (ext, len) = (head.target.extensions(), head.payload as u32);
+        let ext = head.target.extensions();
+        let len = head.payload as u32;
         let bth = head.bth(&first, remote);
         emit_outlined(&mut path.address_path, out, counters, &bth, &ext, len, &mut |bytes| {
             head.fill(bytes, &first.message.context, local)
@@ -213,10 +220,13 @@ fn respond_together(
     out: &mut impl Egress,
     shared: &mut Shared,
 ) -> Option<Sent> {
-    let (pd, owner, mtu) = (qp.pd, qp.owner, qp.attributes.parameters.mtu as usize);
+    let pd = qp.pd;
+    let owner = qp.owner;
+    let mtu = qp.attributes.parameters.mtu as usize;
     let Connection { path, responder, .. } = qp.machine.rc_mut()?;
     let mixed = out.seals(path.address_path.peer);
-    let (mut count, mut total) = (0, 0);
+    let mut count = 0;
+    let mut total = 0;
     responder.answers(mixed, |reply, _| {
         let len = answer_len(&reply.kind);
         let fits = total + len <= mtu && count < MOST;
@@ -228,12 +238,15 @@ fn respond_together(
     if count < 2 {
         return None;
     }
-    let (remote, psn) = (path.remote, responder.plan()?.psn);
+    let remote = path.remote;
+    let psn = responder.plan()?.psn;
     let head = bth::Repr::new(Opcode::BUNDLE, remote, psn);
-    let (none, len) = (Extensions::default(), total as u32);
+    let none = Extensions::default();
+    let len = total as u32;
     let counters = &mut shared.counters;
     let sent = emit_outlined(&mut path.address_path, out, counters, &head, &none, len, &mut |out| {
-        let (mut at, mut left) = (0, count);
+        let mut at = 0;
+        let mut left = count;
         responder.answers(mixed, |reply, kept| {
             let Some(len) = put_answer(&mut out[at..], reply, kept, remote, mem, pd, owner) else {
                 return false;

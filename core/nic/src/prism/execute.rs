@@ -31,7 +31,8 @@ pub(crate) fn serve_prism(
     packet: &packet::View<'_>,
     shared: &mut Shared,
 ) {
-    let (pd, owner) = (qp.pd, qp.owner);
+    let pd = qp.pd;
+    let owner = qp.owner;
     let Some(prism) = &mut qp.prism else { return };
     let lists = &mut shared.free_lists;
     let ((number, kept_from), msn) = match &qp.machine {
@@ -76,7 +77,8 @@ pub(crate) fn serve_prism(
 #[inline(never)]
 pub(crate) fn place_in_scratch(qp: &mut QueuePair, mem: Mem<'_>, va: u64, payload: &[u8]) -> Outcome {
     let refused = Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR);
-    let (pd, owner) = (qp.pd, qp.owner);
+    let pd = qp.pd;
+    let owner = qp.owner;
     let Some(prism) = qp.prism.as_mut().filter(|_| is_scratch(va)) else { return refused };
     let scratch = prism.lend_scratch(mem);
     let reach = Reach { mem, pd, owner, key: 0, scratch };
@@ -319,7 +321,8 @@ fn atomic(
         Operand::At(va) => reach.number(*va, size),
     };
     // Arguments may be loaded one after the other: only the operation itself is atomic (§3.3).
-    let (compare, swap_add) = (load(&operands.compare)?, load(&operands.swap_add)?);
+    let compare = load(&operands.compare)?;
+    let swap_add = load(&operands.swap_add)?;
     let va = match request.flags.has(Flags::ADDR_INDIRECT) {
         true => reach.follow(request.va, false, 0)?.0,
         false => request.va,

@@ -294,7 +294,8 @@ impl FreeLists {
         }
         let mut free = list.free.iter().rev();
         let Some(&index) = free.next() else { return Taken::Nothing };
-        let (va, next) = (list.address(index), free.next().map(|next| list.address(*next)));
+        let va = list.address(index);
+        let next = free.next().map(|next| list.address(*next));
         if !reaches(va, list.init.size as usize, next) {
             return Taken::Foreign;
         }

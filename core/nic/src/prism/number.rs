@@ -18,7 +18,8 @@ pub fn blend(old: &Number, new: &Number, mask: &Number) -> Number {
 pub fn add(a: &Number, b: &Number, tops: &Number) -> Number {
     let mut carry = false;
     std::array::from_fn(|at| {
-        let (low_a, low_b) = (a[at] & !tops[at], b[at] & !tops[at]);
+        let low_a = a[at] & !tops[at];
+        let low_b = b[at] & !tops[at];
         let (sum, first) = low_a.overflowing_add(low_b);
         let (sum, second) = sum.overflowing_add(u64::from(carry));
         carry = first || second;

@@ -68,17 +68,20 @@ fn serve_operation_list(
     shared: &mut Shared,
 ) {
     qp.establish(shared);
-    let (pd, owner) = (qp.pd, qp.owner);
+    let pd = qp.pd;
+    let owner = qp.owner;
     let (Some(Connection { responder, .. }), Some(prism)) = (qp.machine.rc_mut(), &mut qp.prism) else {
         return;
     };
-    let (counters, lists) = (&mut shared.counters, &mut shared.free_lists);
+    let counters = &mut shared.counters;
+    let lists = &mut shared.free_lists;
     let Some(passed) = responder.receive_operation_list(packet, counters) else { return };
     let (number, kept_from) = responder.fetches();
     prism.begin(now, mem, kept_from, responder.msn(), lists);
     let Prism { scratch, state, .. } = &mut **prism;
     let reach = Reach { mem, pd, owner, key: 0, scratch: scratch.as_ref() };
-    let (rules, buffer) = (responder.rules(), responder.operation_list_answer_buffer());
+    let rules = responder.rules();
+    let buffer = responder.operation_list_answer_buffer();
     let mut outcome = OperationListOutcome::default();
     let mut sink = AnswerWriter { buffer, len: 0, verdict: Verdict::Done, fits: true };
     let mut operations = operation_list::operations(packet.payload);
@@ -115,7 +118,8 @@ fn take_operation_list_answer(
     packet: &packet::View<'_>,
     shared: &mut Shared,
 ) {
-    let (pd, ring) = (qp.pd, qp.send.ring());
+    let pd = qp.pd;
+    let ring = qp.send.ring();
     let Some(Connection { requester, .. }) = qp.machine.rc_mut() else { return };
     requester.receive_operation_list_answer(now, packet, &mut shared.counters, |context, result| {
         let fine = match result {
@@ -144,7 +148,8 @@ impl ResponderState {
     ) -> Result<(), NakCode> {
         let (request, (addresses, payload)) = rules.judge(operation)?;
         let eth = if let Target::Atomic(eth) = operation.target { Some(eth) } else { None };
-        let (reach, before) = (Reach { key: request.key, ..reach }, sink.len);
+        let reach = Reach { key: request.key, ..reach };
+        let before = sink.len;
         self.perform(reach, number, &request, eth, addresses, payload, lists, sink)?;
         self.last = sink.verdict;
         if operation.opcode == Opcode::RC_RDMA_WRITE_ONLY && operation.flags == Flags::NONE {

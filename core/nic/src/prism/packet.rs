@@ -14,7 +14,8 @@ use crate::ring::Ring;
 
 /// Returns the headers that follow the BTH of an operation.
 fn target_of(extended: &Extended, dma_len: u32) -> Target {
-    let (va, rkey) = (extended.va, extended.rkey());
+    let va = extended.va;
+    let rkey = extended.rkey();
     match extended.verb() {
         Verb::Read | Verb::Write => Target::Range(reth::Repr { va, rkey, dma_len }),
         Verb::CompareSwap | Verb::FetchAdd => {
@@ -66,7 +67,8 @@ impl RequestPacket {
     #[inline(always)]
     pub fn bth(&self, part: &Part<'_, WqeContext>, remote: Qpn) -> bth::Repr {
         let plain = bth::Repr::new(self.opcode, remote, part.psn);
-        let (solicited, ack_req) = (part.message.solicited, part.ack_req);
+        let solicited = part.message.solicited;
+        let ack_req = part.ack_req;
         bth::Repr {
             solicited,
             ack_req,

@@ -226,7 +226,8 @@ const NO_SGE: Sge = Sge { addr: 0, len: 0, lkey: Key::new(0) };
 
 /// Copies the elements for the first `len` bytes of a list to `out`, and returns their number.
 fn trim(list: &[Sge], len: u32, out: &mut [Sge; MAX_SGE]) -> Option<usize> {
-    let (mut left, mut count) = (len, 0);
+    let mut left = len;
+    let mut count = 0;
     for sge in list {
         if left == 0 {
             break;

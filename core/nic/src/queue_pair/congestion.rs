@@ -114,7 +114,9 @@ impl QueuePair {
             return None;
         };
         let bth = bth::Repr { becn: true, ..bth::Repr::new(Opcode::CNP, path.remote, Psn::new(0)) };
-        let (class, address_path, counters) = (path.cnp_class, &mut path.address_path, &mut shared.counters);
+        let class = path.cnp_class;
+        let address_path = &mut path.address_path;
+        let counters = &mut shared.counters;
         let none = Extensions::default();
         let zeros = |bytes: &mut [u8]| {
             bytes.fill(0);

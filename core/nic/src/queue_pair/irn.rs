@@ -22,10 +22,12 @@ impl QueuePair {
             // Many messages may be under way at once, each with a work request of the shared queue.
             self.receive = buffers;
         }
-        let (parameters, given) = (self.attributes.parameters, &self.attributes.given);
+        let parameters = self.attributes.parameters;
+        let given = &self.attributes.given;
         let capacity = self.send.ring().slots() as u32;
         let receives = self.receive.capacity().min(reach) as u32;
-        let (sq_psn, rq_psn) = (given.sq_psn.unwrap_or_default(), given.rq_psn.unwrap_or_default());
+        let sq_psn = given.sq_psn.unwrap_or_default();
+        let rq_psn = given.rq_psn.unwrap_or_default();
         self.machine = Machine::Irn(Box::new(Irn {
             path,
             requester: Requester::new(sq_psn, capacity, parameters, &shared.irn, peer),
@@ -39,7 +41,8 @@ impl QueuePair {
     #[inline(never)]
     pub fn start_irn(&mut self, shared: &Shared) {
         let capacity = self.send.ring().slots() as u32;
-        let (settings, allowed) = (&self.attributes, self.allowed);
+        let settings = &self.attributes;
+        let allowed = self.allowed;
         let Some(irn) = self.machine.irn_mut() else { return };
         let sq_psn = settings.given.sq_psn.unwrap_or_default();
         irn.requester = Requester::new(sq_psn, capacity, settings.parameters, &shared.irn, irn.peer);
@@ -49,7 +52,8 @@ impl QueuePair {
     /// Changes timeouts, retries and rights over IRN.
     #[inline(never)]
     pub fn retune_irn(&mut self) {
-        let (settings, allowed) = (&self.attributes, self.allowed);
+        let settings = &self.attributes;
+        let allowed = self.allowed;
         let Some(irn) = self.machine.irn_mut() else { return };
         irn.requester.retune(settings.parameters);
         irn.responder.retune(allowed, &settings.parameters);

@@ -99,7 +99,8 @@ impl QueuePair {
             return;
         }
         let (Some(address), Some(remote)) = (given.address, given.dest_qp) else { return };
-        let (mtu, capacity) = (settings.parameters.mtu, self.send.messages());
+        let mtu = settings.parameters.mtu;
+        let capacity = self.send.messages();
         if self.service == Service::Uc {
             self.machine = Machine::Unreliable(Unreliable::Connected(Box::new(Connected {
                 path: PeerPath::new(&address, remote, service_bits::UC, shared.classes),
@@ -134,7 +135,8 @@ impl QueuePair {
         self.start_irn(shared);
         let capacity = self.send.messages();
         let settings = &self.attributes;
-        let (sq_psn, mtu) = (settings.given.sq_psn.unwrap_or_default(), settings.parameters.mtu);
+        let sq_psn = settings.given.sq_psn.unwrap_or_default();
+        let mtu = settings.parameters.mtu;
         if let Some(connection) = self.machine.rc_mut() {
             connection.requester = Requester::new(sq_psn, capacity, settings.parameters);
             if self.prism.is_some() {

@@ -98,7 +98,8 @@ impl QueuePair {
         let message = self.message(wqe, kind, len, list, index, slots);
         if kind == Kind::Local {
             self.execute_locally(mem, wqe)?;
-            let (context, status) = (message.context, Status::Success);
+            let context = message.context;
+            let status = Status::Success;
             let retired = Retired { context, len: 0, kind, status, verdict: Verdict::Done };
             self.end_send(&retired, shared);
             return Ok(());
@@ -120,7 +121,8 @@ impl QueuePair {
     fn refuse(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status, shared: &mut Shared) {
         let kind = self.decode_outlined(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
         let message = self.message(wqe, kind, 0, List::One, index, slots);
-        let (context, verdict) = (message.context, Verdict::Done);
+        let context = message.context;
+        let verdict = Verdict::Done;
         self.end_send(&Retired { context, len: 0, kind, status, verdict }, shared);
     }
 

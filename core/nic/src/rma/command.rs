@@ -109,7 +109,8 @@ impl Command {
         if !fits {
             return Err(Malformed { slot });
         }
-        let (regions, remote) = (word(1), word(3));
+        let regions = word(1);
+        let remote = word(3);
         let mut address = [0; 16];
         address.copy_from_slice(&bytes[32..48]);
         let mut key = [0; KEY_LEN];

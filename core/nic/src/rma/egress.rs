@@ -70,7 +70,8 @@ impl Rma {
         most: usize,
         used: &mut TurnUsage,
     ) -> TurnEnd {
-        let (mut idle, mut passed) = (0, 0);
+        let mut idle = 0;
+        let mut passed = 0;
         while used.packets < TURN_MESSAGES && used.bytes < most {
             if idle == SOURCES || passed == PASSED {
                 return if passed > 0 { TurnEnd::Blocked } else { TurnEnd::Done };
@@ -119,7 +120,9 @@ impl Rma {
     ) -> Option<bool> {
         let (slot, response) = self.responder.plan(shared.mtu)?;
         let served = self.responder.served(slot)?;
-        let (context, request, tags) = (served.context, *served.request(), served.tags());
+        let context = served.context;
+        let request = *served.request();
+        let tags = served.tags();
         let plain = header::Repr {
             kind: Kind::Nack,
             class: request.class,
@@ -265,7 +268,9 @@ impl Rma {
 
     fn send_solicit(&mut self, slot: u16, out: &mut dyn Egress, shared: &mut Shared) -> Option<Left> {
         let served = self.responder.served(slot)?;
-        let (context, request, tags) = (served.context, *served.request(), served.tags());
+        let context = served.context;
+        let request = *served.request();
+        let tags = served.tags();
         let header = header::Repr {
             kind: Kind::Solicit,
             class: request.class,

@@ -161,7 +161,9 @@ impl Rma {
     /// Processes data of a local read command.
     fn take_read(&mut self, now: Instant, mem: Mem<'_>, message: &Message<'_>, shared: &mut Shared) {
         let header = &message.header;
-        let (slot, offset, len) = (header.slot, header.offset, header.length);
+        let slot = header.slot;
+        let offset = header.offset;
+        let len = header.length;
         let expected = self.requester.expects(slot, Kind::Data);
         let Some((_, tags)) = expected.filter(|_| self.requester.awaits(slot, offset, len)) else {
             shared.counters.rma_unexpected += 1;
@@ -203,7 +205,8 @@ impl Rma {
             return;
         };
         let Some(command) = &self.commands[usize::from(slot)] else { return };
-        let (key, server) = (command.key, command.server);
+        let key = command.key;
+        let server = command.server;
         let authentic = self.opens(&key, &tags, message);
         let may_be_reserved = kind == Kind::AuthenticationFailure && source == server;
         let anyone = !authentic && may_be_reserved && {
@@ -222,7 +225,8 @@ impl Rma {
         }
         let status = match body {
             Body::Solicit(solicit) => {
-                let (nonce, most) = (message.header.nonce, u32::from(solicit.max_payload));
+                let nonce = message.header.nonce;
+                let most = u32::from(solicit.max_payload);
                 let timeout = u64::from(solicit.timeout);
                 // The time of the pass may lie before the solicit left, if this engine was stopped since.
                 let now = self.time_of_copy(now);
@@ -243,12 +247,16 @@ impl Rma {
     /// the data is placed, because the initiator relies on the fact that nothing is placed later.
     fn take_written(&mut self, now: Instant, mem: Mem<'_>, message: &Message<'_>, shared: &mut Shared) {
         let header = &message.header;
-        let (slot, offset, len) = (header.slot & !SERVED, header.offset, header.length);
+        let slot = header.slot & !SERVED;
+        let offset = header.offset;
+        let len = header.length;
         let Some(served) = self.responder.expects(slot) else {
             shared.counters.rma_unexpected += 1;
             return;
         };
-        let (context, tags, request) = (served.context, served.tags(), *served.request());
+        let context = served.context;
+        let tags = served.tags();
+        let request = *served.request();
         if !self.opens(&context.key, &tags, message) {
             shared.counters.rma_bad_responses += 1;
             return;
@@ -325,7 +333,8 @@ impl Rma {
     /// Ends an operation whose region has another key or is gone.
     pub fn revoke(&mut self, now: Instant, slot: u16, shared: &mut Shared) {
         let Some(served) = self.responder.served(slot) else { return };
-        let (context, request) = (served.context, *served.request());
+        let context = served.context;
+        let request = *served.request();
         let header = header::Repr {
             kind: request.kind,
             class: request.class,

@@ -35,8 +35,12 @@ impl Rma {
     /// Fetches up to `most` commands of portal `number`, and returns their number.
     fn fetch_of(&mut self, now: Instant, mem: Mem<'_>, number: usize, most: u64, shared: &mut Shared) -> u64 {
         let Some(portal) = &self.portals.places[number] else { return 0 };
-        let (ring, first, slots, begun) = (portal.ring.clone(), portal.first, portal.slots, portal.fetched);
-        let (mut fetched, produced) = (begun, ring.word(Word::Produced));
+        let ring = portal.ring.clone();
+        let first = portal.first;
+        let slots = portal.slots;
+        let begun = portal.fetched;
+        let mut fetched = begun;
+        let produced = ring.word(Word::Produced);
         if produced.wrapping_sub(begun) > ring.slots() {
             // The producer index is beyond the capacity of the ring. Nothing is fetched until the program
             // rings again.

@@ -55,7 +55,8 @@ impl Nic {
         if init.ring.slots() < u64::from(init.slots) {
             return Err(NicError::TooSmall);
         }
-        let (cq, pd) = (init.cq, init.pd);
+        let cq = init.cq;
+        let pd = init.pd;
         self.shared.use_cq(cq, pd)?;
         rma.portals.create(init).inspect_err(|_| self.shared.release_cq(cq, pd))
     }
@@ -157,7 +158,9 @@ impl Nic {
         out: &mut dyn Egress,
         packets: &mut usize,
     ) -> bool {
-        let (mut used, mut end, mut more) = (TurnUsage::default(), TurnEnd::Done, false);
+        let mut used = TurnUsage::default();
+        let mut end = TurnEnd::Done;
+        let mut more = false;
         if let Some(rma) = &mut self.rma {
             end = rma.transmit(now, mem, out, &mut self.shared, TURN_BYTES, &mut used);
             more = used.packets > 0 && rma.has_work();

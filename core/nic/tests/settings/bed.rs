@@ -150,7 +150,8 @@ impl Host {
         let completions = ring(64 * SLOTS);
         let cq = nic.create_cq(completions.clone()).unwrap();
         let port = Port { frames: VecDeque::new(), space: [usize::MAX; Class::COUNT], lent: None };
-        let (engine, poller) = (Biased::new(&table, nic), Poller::new(completions));
+        let engine = Biased::new(&table, nic);
+        let poller = Poller::new(completions);
         Host { engine, port, pd, memory, key, cq, poller, ends: Vec::new() }
     }
 
@@ -262,7 +263,8 @@ impl Bed {
     pub fn arrive(&mut self, host: usize, frame: &Frame) {
         let mut guard = self.hosts[host].engine.enter();
         let (nic, mem) = guard.parts();
-        let (bytes, source) = (&frame.bytes[..], endpoint(1 - host));
+        let bytes = &frame.bytes[..];
+        let source = endpoint(1 - host);
         let frame =
             Ingress { bytes, start: Start::Ip, sealed: false, source, destination: None, origin: None };
         nic.receive(Instant(self.now), mem, &frame);

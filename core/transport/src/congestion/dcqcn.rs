@@ -276,7 +276,8 @@ impl ReactionPoint {
     /// Takes one step of either counter (figure 7 of the paper). Every step halves the distance to the
     /// target rate. After fast recovery, additive and hyper increase also raise the target rate.
     fn increase(&mut self) {
-        let (timer, f) = (self.timer_steps, self.settings.f);
+        let timer = self.timer_steps;
+        let f = self.settings.f;
         let byte = if self.settings.b_bytes == 0 { timer } else { self.byte_steps };
         // The ns-3 models test the number of steps before this one.
         let is_ns3 = self.settings.form == Form::Ns3;
@@ -322,7 +323,8 @@ mod tests {
 
     #[test]
     fn a_notification_is_due_at_once_and_then_every_50_us() {
-        let (mut point, settings) = (NotificationPoint::default(), Settings::default());
+        let mut point = NotificationPoint::default();
+        let settings = Settings::default();
         let due: Vec<bool> =
             [0, 1, 49_999, 50_000, 50_001, 200_000].map(|at| point.marked(Instant(at), &settings)).into();
         assert_eq!(due, [true, false, false, true, false, true]);
@@ -348,7 +350,8 @@ mod tests {
         let mut point = point();
         (point.current, point.target) = (LINE / 2.0, LINE / 2.0);
         point.notified(Instant(0));
-        let (start, target) = (LINE / 4.0, LINE / 2.0);
+        let start = LINE / 4.0;
+        let target = LINE / 2.0;
         for step in 1..=4u32 {
             point.expire(Instant(55_000 * u64::from(step)));
             assert!(close(point.target, target));
@@ -406,7 +409,8 @@ mod tests {
 
     #[test]
     fn ns3_every_marked_packet_is_notified() {
-        let (mut point, settings) = (NotificationPoint::default(), Settings::ns3());
+        let mut point = NotificationPoint::default();
+        let settings = Settings::ns3();
         assert!([0, 0, 1, 2].iter().all(|at| point.marked(Instant(*at), &settings)));
     }
 
@@ -440,7 +444,8 @@ mod tests {
         (point.current, point.target) = (2e9, 2e9);
         point.notified(Instant(0));
         run(&mut point, 4_001);
-        let (start, target) = (point.current, 2e9);
+        let start = point.current;
+        let target = 2e9;
         point.sent(u32::MAX);
         run(&mut point, 304_001);
         assert!(close(point.target, target) && close(point.current, (start + target) / 2.0));

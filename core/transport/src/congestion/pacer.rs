@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn a_paced_second_carries_the_rate() {
         let mut pacer = Pacer::limited(8_000_000);
-        let (mut now, mut bytes) = (Instant(1_000_000_000), 0u64);
+        let mut now = Instant(1_000_000_000);
+        let mut bytes = 0u64;
         while now < Instant(2_000_000_000) {
             pacer.sent(now, 1000);
             bytes += 1000;

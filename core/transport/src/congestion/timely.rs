@@ -113,8 +113,10 @@ impl Timely {
         self.difference = (1.0 - alpha) * self.difference + alpha * (round - previous);
         let gradient = self.difference / (self.settings.min_rtt_ns.max(1) as f64);
         self.falling = if gradient <= 0.0 { self.falling + 1 } else { 0 };
-        let (low, high) = (self.settings.t_low_ns as f64, self.settings.t_high_ns as f64);
-        let (delta, beta) = (self.settings.delta as f64, thousandths(self.settings.beta_thousandths));
+        let low = self.settings.t_low_ns as f64;
+        let high = self.settings.t_high_ns as f64;
+        let delta = self.settings.delta as f64;
+        let beta = thousandths(self.settings.beta_thousandths);
         let rate = if round < low {
             self.rate + delta
         } else if round > high {
@@ -188,7 +190,8 @@ mod tests {
 
     #[test]
     fn patched_two_rates_at_one_round_trip_move_towards_each_other() {
-        let (mut fast, mut slow) = (timely(true), timely(true));
+        let mut fast = timely(true);
+        let mut slow = timely(true);
         slow.rate = 5e9;
         for round in 0..2_000u64 {
             let ns = 100_000 + 500 * (round % 3);
@@ -196,7 +199,8 @@ mod tests {
             slow.round_trip(ns);
         }
         assert!(fast.rate / slow.rate < 1.05, "{} {}", fast.rate, slow.rate);
-        let (mut fast, mut slow) = (timely(false), timely(false));
+        let mut fast = timely(false);
+        let mut slow = timely(false);
         slow.rate = 5e9;
         for _ in 0..2_000 {
             fast.round_trip(100_000);

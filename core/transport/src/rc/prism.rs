@@ -297,7 +297,8 @@ pub(super) fn judge(
     mtu: u32,
     allowed: Allowed,
 ) -> Result<Request, NakCode> {
-    let (opcode, flags) = (packet.bth.opcode, Flags::from_bits(packet.bth.resv7));
+    let opcode = packet.bth.opcode;
+    let flags = Flags::from_bits(packet.bth.resv7);
     let verb = match opcode.operation() {
         Some(Operation::ReadRequest) => Verb::Read,
         Some(Operation::Write) if packet.imm().is_none() => Verb::Write,
@@ -381,7 +382,8 @@ impl Rules {
         &self,
         operation: &operation_list::Operation<'a>,
     ) -> Result<(Request, Behind<'a>), NakCode> {
-        let (opcode, flags) = (operation.opcode, operation.flags);
+        let opcode = operation.opcode;
+        let flags = operation.flags;
         let behind = addresses::Repr::split(opcode, flags, operation.bytes);
         let behind = behind.map_err(|_| NakCode::INVALID_REQUEST)?;
         let payload = behind.1.len() as u32;
@@ -407,7 +409,8 @@ impl Rules {
 /// Returns op-code and extension headers of one packet of an operation of `len` bytes.
 pub(super) fn headers(extended: &Extended, first: bool, last: bool, len: u32) -> (Opcode, Extensions) {
     let Extended { va, operand, compare, .. } = *extended;
-    let (verb, rkey) = (extended.verb(), extended.rkey());
+    let verb = extended.verb();
+    let rkey = extended.rkey();
     let mut ext = Extensions::default();
     let opcode = match verb {
         Verb::Read => Opcode::RC_RDMA_READ_REQUEST,
@@ -453,7 +456,8 @@ pub(super) fn parse_response(
     let verdict = packet.aeth().and_then(|aeth| Verdict::of(aeth.syndrome));
     let memory = extended.asks() && !extended.flags().has(Flags::REDIRECT);
     if !memory {
-        let (ack, verdict) = (packet.atomic_ack()?, verdict?);
+        let ack = packet.atomic_ack()?;
+        let verdict = verdict?;
         return Some(ParsedResponse::Number { head: ack.original, verdict });
     }
     if packet.atomic_ack().is_some() {
@@ -461,7 +465,8 @@ pub(super) fn parse_response(
     }
     let ends = packet.bth.opcode.is_last() || packet.bth.opcode.is_only();
     let offset = (seq - first) as u32 * mtu;
-    let (left, here) = (len.checked_sub(offset)?, packet.payload.len() as u32);
+    let left = len.checked_sub(offset)?;
+    let here = packet.payload.len() as u32;
     if !ends {
         return (here == mtu && here < left).then_some(ParsedResponse::Part { offset });
     }

@@ -289,10 +289,12 @@ impl<D: Copy> Requester<D> {
     /// response on, with the address of the first request, because only the responder has dereferenced its
     /// pointer.
     fn describe_prism(&self, placed: &Placed<D>, extended: &prism::Extended, index: u32, count: u32) -> Plan {
-        let (message, mtu) = (&placed.message, self.messages.parameters.mtu);
+        let message = &placed.message;
+        let mtu = self.messages.parameters.mtu;
         let snd_nxt = self.sender.snd_nxt;
         let end = snd_nxt + u64::from(count);
-        let (last, asks) = (end == placed.end, extended.asks());
+        let last = end == placed.end;
+        let asks = extended.asks();
         let (opcode, ext) = prism::headers(extended, index == 0 || asks, last, message.len);
         let at = index * mtu;
         let (offset, len) = match extended.verb() {
@@ -605,7 +607,9 @@ impl<D: Copy> Requester<D> {
     ) -> Reaction<D> {
         let mtu = self.messages.parameters.mtu;
         let Some(placed) = self.messages.window.get_mut(number) else { return Reaction::Nothing };
-        let (context, first, end) = (placed.message.context, placed.first, placed.end);
+        let context = placed.message.context;
+        let first = placed.first;
+        let end = placed.end;
         let parsed = prism::parse_response(extended, first, placed.message.len, seq, mtu, packet);
         let reaction = parsed.map(|parsed| match parsed {
             ParsedResponse::Number { head, verdict } => {

@@ -616,7 +616,8 @@ impl Responder {
             Source::OperationList { len } => return operation_list::reply(entry, len),
         };
         let offset = (entry.next - entry.first) as u32 * self.mtu;
-        let (first, last) = (entry.next == entry.from, entry.next + 1 == entry.until);
+        let first = entry.next == entry.from;
+        let last = entry.next + 1 == entry.until;
         let opcode = read_response(first, last);
         Reply {
             opcode,

@@ -65,7 +65,8 @@ pub(super) fn judge(
     len: u32,
 ) -> Result<Part, NakCode> {
     let opcode = packet.bth.opcode;
-    let (starts, last) = (opcode.is_first() || opcode.is_only(), opcode.is_last() || opcode.is_only());
+    let starts = opcode.is_first() || opcode.is_only();
+    let last = opcode.is_last() || opcode.is_only();
     let params = opcode.operation() == Some(Operation::Rpc);
     let part = match (reth, in_progress) {
         (Some(reth), None) if reth.rkey <= TAG_MASK && reth.dma_len <= 1 << 31 => {

@@ -99,7 +99,8 @@ mod tests {
     proptest! {
         #[test]
         fn as_a_sorted_map(steps in proptest::collection::vec((0_u16..8, 0_u64..20, 0..4), 0..200)) {
-            let (mut list, mut model) = (Deadlines::new(8), std::collections::BTreeMap::new());
+            let mut list = Deadlines::new(8);
+            let mut model = std::collections::BTreeMap::new();
             for (index, time, step) in steps {
                 match step {
                     0 => {

@@ -280,7 +280,9 @@ impl<C: Control> Executor<C> {
         if progress.outstanding > 0 || progress.next < progress.transfer.size || retried {
             return None;
         }
-        let (id, retries, number) = (progress.transfer.id, progress.retries, progress.number);
+        let id = progress.transfer.id;
+        let retries = progress.retries;
+        let number = progress.number;
         let status = progress.failed.unwrap_or(Status::Ok);
         self.destinations.leave(progress.destination);
         self.transfers[place as usize] = None;

@@ -291,7 +291,8 @@ impl<C: Copy + Default> Responder<C> {
             return false;
         }
         served.phase = Phase::Completing;
-        let (class, size) = (served.request.class, served.request.size);
+        let class = served.request.class;
+        let size = served.request.size;
         self.deadlines.clear(slot);
         solicitation.refund(class, size);
         self.due[class as usize].push_back(slot);

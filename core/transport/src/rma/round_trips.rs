@@ -77,7 +77,8 @@ impl RoundTrips {
     #[inline]
     pub fn measured(&mut self, peer: Endpoint, round: u64) {
         let Some(index) = self.index(peer) else { return };
-        let (place, round) = (&mut self.places[index], round.min(self.most));
+        let place = &mut self.places[index];
+        let round = round.min(self.most);
         let smooth = match place.smooth {
             known if known > 0 && place.peer == peer => (7 * known + round) / 8,
             _ => round,
@@ -121,7 +122,8 @@ mod tests {
 
     #[test]
     fn measured_timers_are_five_round_trips_and_half_of_that_with_a_least_and_a_most() {
-        let (mut trips, settings) = (trips(Timers::Measured), Settings::busy_polling());
+        let mut trips = trips(Timers::Measured);
+        let settings = Settings::busy_polling();
         assert_eq!(
             times(&trips, 7),
             (settings.timeout, settings.dispatch_timeout),
@@ -156,7 +158,8 @@ mod tests {
 
     #[test]
     fn each_peer_has_its_own_and_whom_the_table_has_no_place_for_is_given_the_settings() {
-        let (mut trips, settings) = (trips(Timers::Measured), Settings::busy_polling());
+        let mut trips = trips(Timers::Measured);
+        let settings = Settings::busy_polling();
         trips.measured(peer(7), 100 * US);
         trips.expired(peer(8));
         assert_eq!((trips.timeout(peer(7)), trips.timeout(peer(8))), (500 * US, settings.timeout));
@@ -169,7 +172,8 @@ mod tests {
 
     #[test]
     fn fixed_timers_follow_nothing() {
-        let (mut trips, settings) = (trips(Timers::Fixed), Settings::busy_polling());
+        let mut trips = trips(Timers::Fixed);
+        let settings = Settings::busy_polling();
         trips.measured(peer(7), US);
         trips.expired(peer(7));
         assert_eq!(times(&trips, 7), (settings.timeout, settings.dispatch_timeout));

@@ -19,7 +19,8 @@ fn nonce(counter: u64) -> Nonce {
 
 /// Returns an initiator that has sent the requests that the window admits.
 fn initiator(settings: &Settings, commands: &[Command]) -> (Requester, Solicitation) {
-    let (mut requester, mut solicitation) = (Requester::new(settings), Solicitation::new(settings));
+    let mut requester = Requester::new(settings);
+    let mut solicitation = Solicitation::new(settings);
     for (slot, command) in commands.iter().enumerate() {
         requester.issue(Instant(0), slot as u16, *command, &mut solicitation).unwrap();
     }
@@ -61,7 +62,8 @@ fn a_head_that_waits_blocks_its_line_and_latency_goes_before_bulk_but_for_an_eig
     let settings = Settings { window: 64 << 10, ..settings() };
     let bulk = Command { class: Class::Bulk, ..READ };
     let commands: Vec<Command> = (0..32).map(|index| if index < 16 { bulk } else { READ }).collect();
-    let (mut requester, mut solicitation) = (Requester::new(&settings), Solicitation::new(&settings));
+    let mut requester = Requester::new(&settings);
+    let mut solicitation = Solicitation::new(&settings);
     for (slot, command) in commands.iter().enumerate() {
         requester.issue(Instant(0), slot as u16, *command, &mut solicitation).unwrap();
     }
@@ -83,7 +85,8 @@ fn a_head_that_waits_blocks_its_line_and_latency_goes_before_bulk_but_for_an_eig
 fn bulk_has_its_part_of_the_window_and_latency_enters_beside_it() {
     let settings = Settings { window: 64 << 10, bulk_window: 12 << 10, ..settings() };
     let bulk = Command { class: Class::Bulk, ..READ };
-    let (mut requester, mut solicitation) = (Requester::new(&settings), Solicitation::new(&settings));
+    let mut requester = Requester::new(&settings);
+    let mut solicitation = Solicitation::new(&settings);
     for slot in 0..5 {
         requester.issue(Instant(0), slot, bulk, &mut solicitation).unwrap();
     }
@@ -95,7 +98,8 @@ fn bulk_has_its_part_of_the_window_and_latency_enters_beside_it() {
     assert_eq!(enter(&mut requester, &mut solicitation, Instant(2)), [3]);
 
     let narrow = Settings { bulk_window: 0, ..settings };
-    let (mut requester, mut solicitation) = (Requester::new(&narrow), Solicitation::new(&narrow));
+    let mut requester = Requester::new(&narrow);
+    let mut solicitation = Solicitation::new(&narrow);
     for slot in 0..2 {
         requester.issue(Instant(0), slot, bulk, &mut solicitation).unwrap();
     }
@@ -110,7 +114,8 @@ fn bulk_has_its_part_of_the_window_and_latency_enters_beside_it() {
 fn for_a_while_after_a_latency_operation_one_bulk_operation_is_in_service() {
     let settings = Settings { window: 64 << 10, bulk_holdoff: 100, ..settings() };
     let bulk = Command { class: Class::Bulk, ..READ };
-    let (mut requester, mut solicitation) = (Requester::new(&settings), Solicitation::new(&settings));
+    let mut requester = Requester::new(&settings);
+    let mut solicitation = Solicitation::new(&settings);
     requester.issue(Instant(5), 0, READ, &mut solicitation).unwrap();
     assert_eq!(enter(&mut requester, &mut solicitation, Instant(5)), [0]);
     for slot in 1..5 {
@@ -172,7 +177,8 @@ fn who_waits_too_long_for_the_window_is_never_sent() {
 fn the_initiator_of_a_write_expires_after_its_server() {
     let settings = Settings { guard: 3, ..settings() };
     let (mut requester, _) = initiator(&settings, &[WRITE]);
-    let (mut responder, mut window) = (Responder::<()>::new(&settings), Solicitation::new(&settings));
+    let mut responder = Responder::<()>::new(&settings);
+    let mut window = Solicitation::new(&settings);
     let Accepted::Slot(served) = responder.accept(Instant(2), request(Kind::Write, 4096), (), &mut window)
     else {
         panic!("the responder has a free slot")
@@ -263,7 +269,8 @@ fn a_write_that_fails_behind_its_data_ends_when_the_servers_time_is_over() {
 #[test]
 fn reads_above_the_threshold_are_refused_and_one_is_always_taken() {
     let settings = Settings { served: 64, ..settings() };
-    let (mut responder, mut window) = (Responder::<()>::new(&settings), Solicitation::new(&settings));
+    let mut responder = Responder::<()>::new(&settings);
+    let mut window = Solicitation::new(&settings);
     let mut take = |responder: &mut Responder<()>| {
         responder.accept(Instant(0), request(Kind::Read, 4096), (), &mut window) != Accepted::Nack
     };
@@ -280,7 +287,8 @@ fn reads_above_the_threshold_are_refused_and_one_is_always_taken() {
 #[test]
 fn a_full_table_refuses_and_is_free_again_when_all_has_left() {
     let settings = Settings { bandwidth: u64::MAX, ..settings() };
-    let (mut responder, mut window) = (Responder::<()>::new(&settings), Solicitation::new(&settings));
+    let mut responder = Responder::<()>::new(&settings);
+    let mut window = Solicitation::new(&settings);
     let kinds = [Kind::Read, Kind::Write];
     for index in 0..8 {
         let taken = responder.accept(Instant(0), request(kinds[index % 2], 64), (), &mut window);
@@ -300,7 +308,8 @@ fn a_full_table_refuses_and_is_free_again_when_all_has_left() {
 
 #[test]
 fn a_write_that_waits_too_long_for_the_servers_window_is_refused() {
-    let (mut responder, mut window) = (Responder::<()>::new(&settings()), Solicitation::new(&settings()));
+    let mut responder = Responder::<()>::new(&settings());
+    let mut window = Solicitation::new(&settings());
     let accepted = responder.accept(Instant(0), request(Kind::Write, 64), (), &mut window);
     let waiting = window.expire(Instant(10_000)).unwrap();
     assert_eq!(Accepted::Slot(0), accepted);
@@ -343,7 +352,8 @@ fn measured_timers_follow_the_first_answer_of_each_operation() {
     enter(&mut requester, &mut window, Instant(10_000));
     assert_eq!(requester.deadline(), Instant(10_000 + 2 * 5 * 1_100));
 
-    let (mut responder, mut window) = (Responder::<()>::new(&measured), Solicitation::new(&measured));
+    let mut responder = Responder::<()>::new(&measured);
+    let mut window = Solicitation::new(&measured);
     for (at, round, next) in [(0, 900, 4_500), (50_000, 100, 4_000)] {
         responder.accept(Instant(at), request(Kind::Write, 64), (), &mut window);
         let Some(Waiting { party: Party::Served(slot), .. }) = window.enter(Instant(0)) else {
@@ -382,8 +392,10 @@ proptest! {
     ) {
         let settings =
             Settings { slots: 8, served: 4, window: 12 << 10, bulk_holdoff: 3000, ..Settings::paper() };
-        let (mut requester, mut responder) = (Requester::new(&settings), Responder::<()>::new(&settings));
-        let (mut window, mut now) = (Solicitation::new(&settings), Instant(0));
+        let mut requester = Requester::new(&settings);
+        let mut responder = Responder::<()>::new(&settings);
+        let mut window = Solicitation::new(&settings);
+        let mut now = Instant(0);
         for (slot, step, flag, size) in steps {
             now = now.after(u64::from(size));
             window.advance(now);

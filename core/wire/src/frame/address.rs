@@ -22,7 +22,8 @@ impl Address {
             let (halves, _) = address.0.as_chunks();
             [u64::from_ne_bytes(halves[0]), u64::from_ne_bytes(halves[1])]
         };
-        let ([a, b], [c, d]) = (halves(self), halves(other));
+        let [a, b] = halves(self);
+        let [c, d] = halves(other);
         (a ^ c) | (b ^ d) == 0
     }
 

@@ -130,7 +130,8 @@ fn refusals_name_their_cause() {
         edit(&mut bytes);
         dissect(Start::Ethernet, &bytes).unwrap_err()
     };
-    let (v4, v6) = (route_v4(), route_v6());
+    let v4 = route_v4();
+    let v6 = route_v6();
     assert_eq!(with(&v4, &|b| b[13] = 0x06), WireError::NotIp, "ARP");
     assert_eq!(
         with(&v4, &|b| b[12..14].copy_from_slice(&[0x86, 0xdd])),

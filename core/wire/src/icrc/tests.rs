@@ -106,7 +106,8 @@ fn exactly_the_masked_bits_are_free() {
         let right = icrc(&bytes);
         // Miri is slow, so only every thirteenth bit is flipped, over all positions in a byte.
         for bit in (0..(bth + 20) * 8).step_by(if cfg!(miri) { 13 } else { 1 }) {
-            let (at, mask) = (bit / 8, 1u8 << (bit % 8));
+            let at = bit / 8;
+            let mask = 1u8 << (bit % 8);
             let mut other = bytes;
             other[at] ^= mask;
             let free = masked.iter().any(|(byte, bits)| *byte == at && bits & mask != 0)
@@ -260,7 +261,8 @@ proptest! {
 
     #[test]
     fn over_ipv6_the_check_is_exact(a: u128, b: u128, flip in 0u32..32) {
-        let (a, b) = (Ipv6Addr::from(a | 1 << 127), Ipv6Addr::from(b | 1 << 127));
+        let a = Ipv6Addr::from(a | 1 << 127);
+        let b = Ipv6Addr::from(b | 1 << 127);
         let flow = Flow::new(endpoint(a, 1), endpoint(b, 2));
         let transport = [0x2a; 92];
         let right = flow.seal(0, &transport);

@@ -24,7 +24,8 @@ fn extensions(opcode: Opcode, syndrome: Syndrome) -> Extensions {
 
 /// Returns op-code, syndrome and additions as shown in `docs/reference/wire/offloads.md`.
 fn cases() -> Vec<(u8, Syndrome, Additions)> {
-    let (ack, missing) = (Syndrome::ack(0x1f), Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR));
+    let ack = Syndrome::ack(0x1f);
+    let missing = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
     let none = Additions::default();
     let message = Additions { message: Some(MESSAGE_OF), ..none };
     let rest = Additions { reth: Some(RETH_OF), ..none };

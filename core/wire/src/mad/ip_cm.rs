@@ -157,11 +157,13 @@ impl Repr {
         let port = U16::new(self.port);
         *place = match self.addresses {
             Addresses::V4 { source, destination } => {
-                let (source, destination) = (field(source), field(destination));
+                let source = field(source);
+                let destination = field(destination);
                 Raw { version: 0, ip_version: IPV4 << VERSION_SHIFT, port, source, destination }
             }
             Addresses::V6 { source, destination } => {
-                let (source, destination) = (source.octets(), destination.octets());
+                let source = source.octets();
+                let destination = destination.octets();
                 Raw { version: 0, ip_version: IPV6 << VERSION_SHIFT, port, source, destination }
             }
         };
@@ -203,7 +205,8 @@ mod tests {
 
     #[test]
     fn literal_bytes_of_ipv6() {
-        let (source, destination) = ("fd00::2".parse().unwrap(), "fd00::3".parse().unwrap());
+        let source = "fd00::2".parse().unwrap();
+        let destination = "fd00::3".parse().unwrap();
         let value = Repr { port: 1, addresses: Addresses::V6 { source, destination } };
         let mut out = [0; LEN];
         value.emit(&mut out);
@@ -235,7 +238,8 @@ mod tests {
 
     #[test]
     fn two_gids_are_ipv4_only_if_both_are() {
-        let (four, six) = (Address::from(Ipv4Addr::LOCALHOST), Address::from(Ipv6Addr::LOCALHOST));
+        let four = Address::from(Ipv4Addr::LOCALHOST);
+        let six = Address::from(Ipv6Addr::LOCALHOST);
         assert!(matches!(Addresses::of(four, four), Addresses::V4 { .. }));
         for (source, destination) in [(four, six), (six, four), (six, six)] {
             let addresses = Addresses::of(source, destination);

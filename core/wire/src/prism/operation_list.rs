@@ -152,7 +152,8 @@ impl<'a> Operations<'a> {
     #[inline(always)]
     fn operation(&mut self) -> Result<Operation<'a>, WireError> {
         let (&[code, flags, high, low], rest) = self.0.split_first_chunk().ok_or(WireError::Truncated)?;
-        let (opcode, len) = (Opcode(code), usize::from(u16::from_be_bytes([high, low])));
+        let opcode = Opcode(code);
+        let len = usize::from(u16::from_be_bytes([high, low]));
         let target = Target::parse(opcode, rest)?;
         let at = target.len();
         let bytes = rest.get(at..at + len).ok_or(WireError::Truncated)?;
@@ -246,7 +247,8 @@ mod tests {
             emit(Opcode::RC_RDMA_WRITE_ONLY, flags, &Target::Range(RETH), 5, &mut bytes).unwrap();
         payload.copy_from_slice(b"hello");
         let eth = atomic_eth::Repr { va: 8, rkey: 7, swap_add: 6, compare: 5 };
-        let (swap, flags) = (Opcode::RC_COMPARE_SWAP, Flags::EXTENDED);
+        let swap = Opcode::RC_COMPARE_SWAP;
+        let flags = Flags::EXTENDED;
         let (_, second) = emit(swap, flags, &Target::Atomic(eth), 0, &mut bytes[first..]).unwrap();
         assert_eq!(
             [first, second],

@@ -14,7 +14,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 /// Returns the frame whose captured and original lengths are at offset `at`, followed by its bytes.
 fn whole_frame(record: &[u8], at: usize) -> Vec<u8> {
-    let (captured, original) = (word(record, at), word(record, at + 4));
+    let captured = word(record, at);
+    let original = word(record, at + 4);
     assert_eq!(captured, original, "no frame was cut when it was recorded");
     record[at + 8..at + 8 + captured as usize].to_vec()
 }
@@ -48,7 +49,8 @@ fn read_pcapng(file: &[u8]) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut rest = file;
     while !rest.is_empty() {
-        let (block, len) = (word(rest, 0), word(rest, 4) as usize);
+        let block = word(rest, 0);
+        let len = word(rest, 4) as usize;
         match block {
             INTERFACE => assert_eq!(word(rest, 8) & 0xffff, ETHERNET, "frames begin at Ethernet"),
             ENHANCED_PACKET => frames.push(whole_frame(rest, 20)),

@@ -114,7 +114,9 @@ fn over(args: &Args, port: PortName, cores: [usize; 2], report: &mut Report) -> 
     let stores = Design::ALL.len();
     let opened = Testbed::open_replicated(port, cores, stores, REPLICAS, args.port.is_some())?;
     let Some(testbed) = opened else { return Ok(()) };
-    let (blocks, block_len, clients) = (args.blocks, args.block_len as usize, args.clients as usize);
+    let blocks = args.blocks;
+    let block_len = args.block_len as usize;
+    let clients = args.clients as usize;
     let size = StoreSize { blocks, block_len, clients };
     // The replicas must end before the network namespaces that contain them.
     let mut systems = Vec::new();

@@ -59,7 +59,8 @@ impl Cluster {
             peers.iter().enumerate().map(|(at, peer)| format!("member{at}=http://{peer}")).collect();
         let mut cluster = Cluster { members: Vec::new(), clients, folder };
         for (at, peer) in peers.iter().enumerate() {
-            let (peer, client) = (format!("http://{peer}"), format!("http://{}", cluster.clients[at]));
+            let peer = format!("http://{peer}");
+            let client = format!("http://{}", cluster.clients[at]);
             let mut command = Command::new("taskset");
             command
                 .args(["-c", &core.to_string(), "etcd", "--name", &format!("member{at}")])
@@ -97,7 +98,8 @@ struct Connection {
 
 impl Connection {
     fn open(address: SocketAddr) -> Result<Connection> {
-        let (started, mut stream) = (Instant::now(), TcpStream::connect(address));
+        let started = Instant::now();
+        let mut stream = TcpStream::connect(address);
         while stream.is_err() && started.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(20));
             stream = TcpStream::connect(address);
@@ -165,7 +167,9 @@ impl Register {
         mut next: impl FnMut(&mut Random, u64) -> (u64, bool),
         mut took: impl FnMut(Duration),
     ) -> Result<()> {
-        let (mut begun, mut over, mut heard) = (0, 0, Instant::now());
+        let mut begun = 0;
+        let mut over = 0;
+        let mut heard = Instant::now();
         while over < count {
             for at in 0..clients {
                 if self.connections[at].asked.is_none() && begun < count {
@@ -208,10 +212,12 @@ pub fn run(
         elected(&mut register)?;
         register.run(most, keys, |_, at| (at, true), |_| ())?;
         for clients in clients {
-            let (mut p50, mut rates) = (Vec::new(), Vec::new());
+            let mut p50 = Vec::new();
+            let mut rates = Vec::new();
             let count = (u64::from(clients) * EACH).max(LEAST);
             for _ in 0..rounds {
-                let (mut latencies, started) = (histogram()?, Instant::now());
+                let mut latencies = histogram()?;
+                let started = Instant::now();
                 register.run(
                     clients as usize,
                     count,

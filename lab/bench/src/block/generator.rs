@@ -189,7 +189,9 @@ impl LoadGenerator {
 
     /// Connects one more client to all replicas.
     fn join(&mut self, domain: &ProtectionDomain, replicas: &[SocketAddr], window: u16) -> Result<()> {
-        let (mut pairs, mut grants, mut number) = (Vec::new(), Vec::new(), None);
+        let mut pairs = Vec::new();
+        let mut grants = Vec::new();
+        let mut number = None;
         for address in replicas {
             // The replicas assign client numbers slowly, and one number per client is enough.
             let wants_number = number.is_none();
@@ -236,7 +238,8 @@ impl LoadGenerator {
         // fewer than `each` in flight.
         let mut free: Vec<usize> = (0..self.active).flat_map(|who| vec![who; each]).collect();
         let mut held = Vec::with_capacity(free.len());
-        let (mut begun, mut over) = (0, 0);
+        let mut begun = 0;
+        let mut over = 0;
         let mut heard = Instant::now();
         while over < count {
             while begun < count
@@ -350,7 +353,8 @@ impl LoadGenerator {
         all: &mut Vec<f64>,
     ) -> Result<()> {
         let list = [self.local.sge(0, len)];
-        let (replicas, mut under_way) = (self.tables.len(), 0);
+        let replicas = self.tables.len();
+        let mut under_way = 0;
         for (number, place) in places.enumerate() {
             let started = Instant::now();
             for (pair, table) in self.clients[0].pairs.iter_mut().zip(&self.tables) {

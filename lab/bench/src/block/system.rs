@@ -164,7 +164,8 @@ impl SystemUnderTest {
         let round = self.round;
         let warm = (2 * self.blocks).clamp(round.alone() / 4, 2 * round.together());
         self.one.run(warm, WINDOW.into(), &mut draw, |_, _| ())?;
-        let (mut times, mut bare) = (Times::new()?, Vec::with_capacity(round.trips()));
+        let mut times = Times::new()?;
+        let mut bare = Vec::with_capacity(round.trips());
         for _ in 0..SLICES {
             self.bare(round.trips() / SLICES, &mut bare)?;
             self.one
@@ -204,7 +205,8 @@ impl SystemUnderTest {
         self.generator.only(clients);
         let count = self.round.crowded(clients);
         self.generator.run(count / 5, 1, &mut draw, |_, _| ())?;
-        let (mut times, started) = (Times::new()?, Instant::now());
+        let mut times = Times::new()?;
+        let started = Instant::now();
         self.generator.run(count, 1, &mut draw, |took, trips| times.add(took, trips))?;
         let rate = count as f64 / started.elapsed().as_secs_f64();
         self.stop()?;

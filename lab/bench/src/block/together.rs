@@ -92,7 +92,8 @@ fn serve<B: Blocks>(args: &Args, prism: bool) -> Result<()> {
         print::line(listener.address().port());
         all.push((service, listener, Watch::default()));
     }
-    let (pace, parent) = (Pace { spin: true, child: true }, rustix::process::getppid());
+    let pace = Pace { spin: true, child: true };
+    let parent = rustix::process::getppid();
     loop {
         for (service, listener, watch) in &mut all {
             if service.turn(watch, pace, listener)? && rustix::process::getppid() != parent {

@@ -136,7 +136,8 @@ impl Bottleneck {
             samples.push(Sample { at_ns, rates, queue: run.waiting_bytes(switch, 0) });
         }
         let totals = run.totals();
-        let (lost, marked) = (totals.lost[Cause::Full as usize].packets, totals.marked);
+        let lost = totals.lost[Cause::Full as usize].packets;
+        let marked = totals.marked;
         let mut counters = Counters::default();
         (0..=self.flows).for_each(|host| counters.add(&run.simulation().counters(host)));
         Ok(Outcome { samples, lost, marked, counters })

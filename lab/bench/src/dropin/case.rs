@@ -92,7 +92,8 @@ impl Case {
     /// Returns the program's own arguments; arguments common to all programs are added elsewhere.
     pub fn words(self, port: PortName, part: u32) -> Vec<String> {
         let words = ["-s", &self.len().to_string(), "-n", &self.count(port, part).to_string()];
-        let (depth, batch) = (DEPTH.to_string(), rate::SHORT_BATCH.to_string());
+        let depth = DEPTH.to_string();
+        let batch = rate::SHORT_BATCH.to_string();
         let own: &[&str] = match self {
             Case::ReadLatency => &[],
             // This option sends inline, as the native measurement does. perftest sends nothing inline on an
@@ -151,7 +152,8 @@ impl Case {
             Case::Bandwidth(_) => ("bandwidth", "B/s"),
             Case::Rate => ("rate", "1/s"),
         };
-        let (case, baseline) = (self.path(port), self.baseline(port));
+        let case = self.path(port);
+        let baseline = self.baseline(port);
         let row = Row::new("dropin", &case, metric, unit, program).against(&baseline, native);
         let own = Row::new("dropin", format!("{case}/native"), metric, unit, native);
         let added: Vec<f64> = program.iter().zip(native).map(|(program, native)| program - native).collect();
@@ -214,7 +216,8 @@ mod tests {
     fn a_round_is_whole_batches_and_both_sides_have_as_many_messages() {
         for case in Case::ALL {
             for (port, part) in [(PortName::Udp, 1), (PortName::Shm, 7), (PortName::Udp, 1000)] {
-                let (count, words) = (case.count(port, part), case.words(port, part));
+                let count = case.count(port, part);
+                let words = case.words(port, part);
                 assert!(count.is_multiple_of(rate::SHORT_BATCH) && count >= 10 * DEPTH, "{case:?}");
                 let at = words.iter().position(|word| word == "-n").unwrap();
                 assert_eq!(words[at + 1], count.to_string());

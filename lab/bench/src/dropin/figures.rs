@@ -17,7 +17,8 @@ const PORTS: [&str; 2] = ["udp", "shm"];
 /// Fails if a file cannot be written.
 pub fn draw(folder: &Path, rows: &[Row]) -> Result<()> {
     output::folder(folder)?;
-    let (programs, libraries) = (ratios(rows), latencies(rows));
+    let programs = ratios(rows);
+    let libraries = latencies(rows);
     plot::write(&folder.join("dropin.svg"), &[&programs, &libraries])
 }
 

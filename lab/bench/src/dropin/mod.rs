@@ -118,10 +118,12 @@ impl Bench<'_> {
             return Ok(());
         }
         let mut bare = Bare::open(&Testbed::loopback(port, self.cores))?;
-        let (perftest, part) = (Perftest::new(run, self.cores), self.args.part);
+        let perftest = Perftest::new(run, self.cores);
+        let part = self.args.part;
         for case in cases {
             let words = case.words(port, part);
-            let (mut program, mut native) = (Vec::new(), Vec::new());
+            let mut program = Vec::new();
+            let mut native = Vec::new();
             self.rounds(&case.path(port), |_| {
                 native.push(case.native(&mut bare, port, part)?);
                 program.push(perftest.measure(port, case.program(), &words, case.column())?);

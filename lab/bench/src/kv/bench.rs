@@ -137,7 +137,8 @@ impl Benchmark for Args {
         let (records, value_len) =
             (self.records.or_else(of_file).unwrap_or(100_000), self.value_len(workload)?);
         let cases = self.cases(workload);
-        let (window, operations) = (self.window, self.operations);
+        let window = self.window;
+        let operations = self.operations;
         let mut plan = Plan { records, value_len, operations, window, seed: 1, inserts: 0 };
         let inserts = cases.iter().map(|case| Counts::of(case.mix, &plan).inserts(case.mix, self.rounds));
         plan.inserts = inserts.max().unwrap_or(0);
@@ -145,7 +146,8 @@ impl Benchmark for Args {
             return curves::run(&plan, cores, self.port, self.rounds, report);
         }
         if !self.transport.is_empty() {
-            let (transports, rounds) = (&self.transport[..], self.rounds);
+            let transports = &self.transport[..];
+            let rounds = self.rounds;
             let port = self.port;
             let compared = transports::Comparison { transports, port, cases: &cases, plan: &plan, rounds };
             return compared.run(cores, report);

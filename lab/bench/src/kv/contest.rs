@@ -37,7 +37,8 @@ impl Counts {
     /// of them.
     pub fn of(mix: Mix, plan: &Plan) -> Counts {
         let few = if mix.scan > 0 { 20 } else { 1 };
-        let (alone, together) = (plan.operations / 16 / few, plan.operations / few);
+        let alone = plan.operations / 16 / few;
+        let together = plan.operations / few;
         Counts { warm: WARM.min(plan.records) / few, alone, together }
     }
 
@@ -159,7 +160,8 @@ impl<D: KvDesign> SystemUnderTest<D> {
         if let (Kind::Get, Some((first, last))) = (kind, D::read_lens(KEY_LEN, value_len)) {
             // The places are spread like the lines of the table, which are not all in a cache either.
             let places = |span| Bare::places(self.records.iter().copied(), span, first.max(last));
-            let (index, values) = (places(self.index_len), places(self.values_len));
+            let index = places(self.index_len);
+            let values = places(self.values_len);
             return Ok(Verbs { first: bare.read(first, &index)?, last: bare.read(last, &values)? });
         }
         let asking = MESSAGE_HEADER + KEY_LEN;
@@ -181,7 +183,8 @@ impl<D: KvDesign> Contestant for SystemUnderTest<D> {
         let kind = Kind::of(mix);
         let judged = kind.filter(|_| self.work.is_some());
         let verbs = judged.map(|kind| self.verbs(kind, bare)).transpose()?;
-        let (counts, parts) = (Counts::of(mix, &self.plan), &mut self.streams[at].1);
+        let counts = Counts::of(mix, &self.plan);
+        let parts = &mut self.streams[at].1;
         self.server.go_on()?;
         self.runner.together(parts, counts.warm)?;
         let alone = self.runner.alone(parts, counts.alone)?;

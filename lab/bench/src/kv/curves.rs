@@ -55,7 +55,9 @@ pub fn run(
                     }
                 }
                 let paths = DESIGNS.map(|design| {
-                    let (port, design, len) = (port.name(), design.name(), plan.value_len);
+                    let port = port.name();
+                    let design = design.name();
+                    let len = plan.value_len;
                     format!("{port}/{design}/{len}/{mix}/uniform/window-{window}")
                 });
                 tell(paths, window, &rates, report);

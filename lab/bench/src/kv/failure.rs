@@ -156,8 +156,11 @@ fn one(args: &Args, store: &mut impl Store, core: usize) -> Result<Seen> {
     let load = Duration::from_secs_f64(args.seconds);
     store.start()?;
     for _ in 0..args.rounds {
-        let (gets, over) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (mut client, records, began) = (store.client(), args.records, Instant::now());
+        let gets = AtomicU64::new(0);
+        let over = AtomicBool::new(false);
+        let mut client = store.client();
+        let records = args.records;
+        let began = Instant::now();
         let (killed, read) = std::thread::scope(|scope| {
             let reads =
                 scope.spawn(|| pin(core).map(|()| read_on(&mut client, records, &gets, began, &over)));
@@ -207,7 +210,9 @@ struct Read {
 
 /// Sends GETs until the round is over.
 fn read_on(reads: &mut Reads, records: u64, gets: &AtomicU64, began: Instant, over: &AtomicBool) -> Read {
-    let (mut record, mut read, mut last) = (0, Read::default(), None::<Instant>);
+    let mut record = 0;
+    let mut read = Read::default();
+    let mut last = None::<Instant>;
     while !over.load(Ordering::Acquire) {
         record = (record + 7919) % records;
         if reads(record) {

@@ -124,7 +124,8 @@ impl Flight<'_> {
 
     /// Polls until all drawn parts are answered.
     fn drain(&mut self) -> Result<()> {
-        let (mut heard, mut spins) = (Instant::now(), 0u32);
+        let mut heard = Instant::now();
+        let mut spins = 0u32;
         while !(self.parts.is_done() && self.asked.is_empty()) {
             // The window is refilled when half of it is free, as Remora's clients do.
             if self.asked.len() * 2 <= RIVAL_WINDOW {
@@ -147,8 +148,10 @@ impl Flight<'_> {
 /// Stores the plan's records in the rival.
 pub fn load(running: &mut Running, plan: &Plan) -> Result<()> {
     let values = Values::fixed(plan.value_len);
-    let (mut value, mut out) = (vec![0; plan.value_len as usize], Vec::new());
-    let (mut sent, mut answered) = (0, 0);
+    let mut value = vec![0; plan.value_len as usize];
+    let mut out = Vec::new();
+    let mut sent = 0;
+    let mut answered = 0;
     while answered < plan.records {
         out.clear();
         while sent < plan.records && sent - answered < 1000 {

@@ -35,7 +35,8 @@ impl Rival {
 
     /// Returns the command line of the rival's server.
     pub fn command(self, port: u16, megabytes: u64) -> Command {
-        let (port, megabytes) = (port.to_string(), megabytes.to_string());
+        let port = port.to_string();
+        let megabytes = megabytes.to_string();
         let words: Vec<&str> = match self {
             Rival::Memcached => vec![
                 "memcached",
@@ -153,7 +154,8 @@ impl Running {
         let process = Process::start(&mut command)
             .with_context(|| format!("{} is not installed: `make setup-bench` installs it", rival.name()))?;
         let address = SocketAddr::from(([127, 0, 0, 1], free));
-        let (started, mut running) = (Instant::now(), None);
+        let started = Instant::now();
+        let mut running = None;
         while running.is_none() && started.elapsed() < Duration::from_secs(5) {
             running = TcpStream::connect(address).ok();
         }
@@ -197,7 +199,8 @@ impl Running {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
             Err(error) => return Err(error).context(self.rival.name()),
         }
-        let (mut at, mut answers) = (0, 0);
+        let mut at = 0;
+        let mut answers = 0;
         while let Some((len, count)) = self.rival.answer(&self.buffer[at..self.kept]) {
             at += len;
             answers += count;

@@ -65,7 +65,8 @@ impl RowContext<'_> {
             None => rows.push(p50),
             Some(should) => {
                 let of = |figure: fn(&Should) -> f64| should.iter().map(figure).collect::<Vec<f64>>();
-                let (verbs, work) = (of(|should| should.verbs), of(|should| should.work));
+                let verbs = of(|should| should.verbs);
+                let work = of(|should| should.work);
                 let whole = of(|should| should.verbs + should.work);
                 rows.push(Row::new("kv", &case, "cpu_work", "ns per op", &work));
                 rows.push(p50.clone().against("round trips x bare verb", &verbs));
@@ -86,7 +87,8 @@ impl RowContext<'_> {
         let latency =
             Row::new("kv", self.path(Design::Prism), "latency_p50", "ns", &all(prism, |one| one.p50));
         let rate = Row::new("kv", self.windowed(Design::Prism), "rate", "1/s", &all(prism, |one| one.rate));
-        let (latency, rate) = (against(latency, |one| one.p50), against(rate, |one| one.rate));
+        let latency = against(latency, |one| one.p50);
+        let rate = against(rate, |one| one.rate);
         let most = if self.port == PortName::Shm { LATENCY_SHM } else { LATENCY };
         match self.case.mix.name {
             _ if self.case.reads() => [latency.within(most), rate.at_least(READS)],

@@ -64,7 +64,8 @@ fn open(
         let streams = cases.iter().map(parts).collect();
         Ok(Box::new(ServerAndClient { runner, server, streams, plan: *plan }))
     }
-    let (server, port) = (start(transport, testbed, link, plan)?, testbed.client(link));
+    let server = start(transport, testbed, link, plan)?;
+    let port = testbed.client(link);
     match transport {
         TransportName::Rma => of(by_rma(&[&server], &port, plan)?, server, plan, cases),
         _ => of(by_pairs(&server, transport, &port, plan)?, server, plan, cases),

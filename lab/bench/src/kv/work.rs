@@ -251,7 +251,8 @@ impl<D: Classical> Work<D> {
         let extents = wire.register(memory_for(plan.records, plan.value_len))?;
         let table = D::table(keys, plan.seed, index, extents);
         let config = ServerConfig { connections: 1, max_value: plan.value_len, ..ServerConfig::default() };
-        let (local, staging) = (wire.register(config.local_len())?, wire.register(config.staging_len())?);
+        let local = wire.register(config.local_len())?;
+        let staging = wire.register(config.staging_len())?;
         let mut server = Server::new(table, config, local, staging)?;
         let config = plan.client();
         let arena = wire.register(config.arena_len::<D::Lookup>())?;
@@ -259,7 +260,8 @@ impl<D: Classical> Work<D> {
         let (connection, grant) = server.accept(&hello, &mut Seen { wire: &mut wire, end: 1 })?;
         let mut client = Client::new(config, &grant, arena)?;
         client.start(&mut Seen { wire: &mut wire, end: 0 })?;
-        let (values, mut value) = (Values::fixed(plan.value_len), vec![0; plan.value_len as usize]);
+        let values = Values::fixed(plan.value_len);
+        let mut value = vec![0; plan.value_len as usize];
         for number in 0..plan.records {
             values.fill(number, 0, &mut value);
             server.table_mut().put(&record::key(number), &value)?;

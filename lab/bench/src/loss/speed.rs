@@ -81,8 +81,11 @@ fn connected() -> Result<([LocalNic; 2], [Ends; 2])> {
 /// Measures the requests per second.
 fn write(nics: &mut [LocalNic; 2], ends: &mut Ends, len: usize, requests: usize) -> Result<f64> {
     let [near, far] = nics;
-    let (list, remote) = ([near.local.sge(0, len)], far.target.remote(0));
-    let (batches, mut posted, mut done) = (requests.div_ceil(BATCH), 0, 0);
+    let list = [near.local.sge(0, len)];
+    let remote = far.target.remote(0);
+    let batches = requests.div_ceil(BATCH);
+    let mut posted = 0;
+    let mut done = 0;
     let mut completions = [EMPTY; 16];
     let started = Instant::now();
     while done < batches {

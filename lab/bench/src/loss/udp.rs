@@ -57,7 +57,8 @@ struct Side {
 /// Measures the payload bits per second of both directions together.
 fn goodput(contestant: &Contestant, loss: f64, messages: usize, seed: u64) -> Result<f64> {
     let mut sides = connected(contestant, loss, seed)?;
-    let (mut posted, mut done) = ([0; 2], [0; 2]);
+    let mut posted = [0; 2];
+    let mut done = [0; 2];
     let started = Instant::now();
     while done.iter().any(|done| *done < messages) {
         for side in 0..2 {

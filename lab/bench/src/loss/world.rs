@@ -81,7 +81,8 @@ fn incast_scenario(irn: Settings, senders: usize, packets: u64, seed: u64) -> Sc
     let mut nodes = vec![NodeKind::Host; hosts as usize];
     nodes.push(NodeKind::Switch);
     let topology = Topology { nodes, links: (0..hosts).map(link).collect(), places: Vec::new() };
-    let (mut random, mut start) = (Random::new(seed), 0);
+    let mut random = Random::new(seed);
+    let mut start = 0;
     let flow = |source: u32| {
         start += random.below(round_trip() / senders as u64 + 1);
         Flow::write(u64::from(source), source, 0, packets * u64::from(MTU), start)
@@ -182,7 +183,8 @@ pub fn incast(bench: &mut Bench<'_>) -> Result<()> {
 fn incast_rows(senders: usize, [with, without]: &[Incast; 2]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (number, (metric, unit)) in [("lost", "frames"), ("completion", "ns")].into_iter().enumerate() {
-        let (with, without) = (&with[number], &without[number]);
+        let with = &with[number];
+        let without = &without[number];
         rows.push(Row::new("loss", format!("world/incast/{senders}/irn"), metric, unit, with));
         let case = format!("world/incast/{senders}/irn-without-bdp-fc");
         // With BDP-FC the result must be better, by however little.

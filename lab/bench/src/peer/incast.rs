@@ -38,7 +38,8 @@ impl Member {
         crate::touch(&memory)?;
         let region = rma.expose(memory, Rights::READ, Some(key.clone()))?;
         ensure!(region.id() == FIRST_REGION, "the first region of a NIC has another RegionId");
-        let (cq, port) = (context.create_cq(64)?, rma.endpoint().udp_port);
+        let cq = context.create_cq(64)?;
+        let port = rma.endpoint().udp_port;
         Ok(Member { domain, cq, port, target, qp: None, _region: region })
     }
 }

@@ -50,8 +50,12 @@ impl Served {
         crate::touch(&target)?;
         let cq = context.create_cq(256)?;
         let listener = Listener::bind((address, 0))?;
-        let (qps, module) = (Vec::new(), module.map(Path::to_owned));
-        let (echo, buffers, kernels, exposed) = (None, None, None, None);
+        let qps = Vec::new();
+        let module = module.map(Path::to_owned);
+        let echo = None;
+        let buffers = None;
+        let kernels = None;
+        let exposed = None;
         Ok(Served { listener, domain, target, cq, qps, echo, buffers, kernels, module, exposed })
     }
 

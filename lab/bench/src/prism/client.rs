@@ -196,7 +196,8 @@ impl Client {
         let write = Operation::Write { to, data: Data::Local(Payload::Inline(&tag)) };
         let data = Data::Local(Payload::Sges(&value));
         let allocate = Operation::Allocate { list: self.list, rkey, data };
-        let (at, operands) = (Address::direct(self.at(BLOCK)), by_tag(Operand::At(SCRATCH)));
+        let at = Address::direct(self.at(BLOCK));
+        let operands = by_tag(Operand::At(SCRATCH));
         let result = self.result(16);
         let mut batch = self.end.qps[0].batch()?;
         batch.post_prism(&unsignaled(write))?;

@@ -36,8 +36,10 @@ const OVER_ONE_SWITCH: [(usize, f64); 2] = [(1, 5.6 + 0.8), (1, 6.0)];
 /// Writes both versions into the folder.
 pub fn draw(folder: &Path, measured: &[Measured]) -> Result<()> {
     output::folder(folder)?;
-    let (bars, lines) = (model_bars(), model_lines());
-    let (real_bars, real_lines) = (real_bars(measured), real_lines(measured));
+    let bars = model_bars();
+    let lines = model_lines();
+    let real_bars = real_bars(measured);
+    let real_lines = real_lines(measured);
     let [mut first, mut second]: [Vec<&dyn Drawing>; 2] = [vec![&bars], vec![&lines]];
     if !measured.is_empty() {
         first.push(&real_bars);
@@ -122,7 +124,8 @@ fn model_lines() -> Plot<'static> {
 
 fn real_lines(measured: &[Measured]) -> Plot<'static> {
     let line = |measured: &Measured, case: Case| {
-        let (own, trips) = (median(measured.of(case)), measured.trips(case));
+        let own = median(measured.of(case));
+        let trips = measured.trips(case);
         Line {
             name: format!("{}, {}", measured.port.name(), case.plan().name),
             values: NETWORKS.iter().map(|network| us(own + trips * network.ns as f64)).collect(),

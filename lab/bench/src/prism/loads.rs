@@ -127,7 +127,8 @@ pub fn figure_7(folder: &Path, rows: &[Saved]) -> Result<()> {
         let point = |skew: f64| (skew, system.load(hottest(skew)).with(CROWD).latency / UNITS.latency);
         Curve { name: system.name.to_owned(), points: SKEWS.map(point).to_vec() }
     };
-    let (x, y) = ("Zipf exponent of the keys; 0: uniform", LATENCY);
+    let x = "Zipf exponent of the keys; 0: uniform";
+    let y = LATENCY;
     let title = "Figure 7 in model time: 100 clients";
     let curves = FIGURE_6.iter().map(curve).collect();
     let model = Curves { title, x, y, curves, by_factors: true, ..Curves::default() };

@@ -26,7 +26,8 @@ pub fn figure_9(folder: &Path, rows: &[Saved]) -> Result<()> {
         Stated { curve: 0, x: None, y: Some(farm.latency / UNITS.latency - 5.5) },
         Stated { curve: 0, x: Some(farm.most() / UNITS.rate + 1.0), y: None },
     ];
-    let (what, title) = ("read-modify-write transactions", "YCSB-T, uniform keys");
+    let what = "read-modify-write transactions";
+    let title = "YCSB-T, uniform keys";
     let software = measured(rows, "txn", "/ycsb-t/uniform");
     write(folder, 9, &FIGURE_9, stated.to_vec(), what, title, software)
 }
@@ -37,7 +38,8 @@ pub fn figure_10(folder: &Path, rows: &[Saved]) -> Result<()> {
         let peak = |skew: f64| system.load(1.0 / zeta(OBJECTS, skew)).with(MANY).rate / UNITS.rate;
         Curve { name: system.name.to_owned(), points: SKEWS.map(|skew| (skew, peak(skew))).to_vec() }
     };
-    let (x, y) = ("Zipf exponent of the keys; 0: uniform", "peak, million transactions a second");
+    let x = "Zipf exponent of the keys; 0: uniform";
+    let y = "peak, million transactions a second";
     let curves = FIGURE_9.iter().map(curve).collect();
     let title = "Figure 10 in model time";
     let model = Curves { title, x, y, curves, by_factors: true, ..Curves::default() };

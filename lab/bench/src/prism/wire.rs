@@ -64,7 +64,8 @@ fn round_trips(frames: &[Seen]) -> Vec<usize> {
 
 /// Returns the frames of a pcapng file in order.
 fn frames(file: &[u8]) -> Result<Vec<Seen>> {
-    let (mut rest, mut seen) = (file, Vec::new());
+    let mut rest = file;
+    let mut seen = Vec::new();
     while let Some((block, behind)) = next_block(rest) {
         rest = behind;
         // An enhanced packet block. The last option before the end has the flags; 1 is inbound and 2

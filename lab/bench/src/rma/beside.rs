@@ -148,7 +148,8 @@ fn transfer(client: &mut Client) -> Result<f64> {
 }
 
 fn by_rc(client: &mut Client, beside: bool) -> Result<Delays> {
-    let (end, mut under_way) = (&mut client.end, false);
+    let end = &mut client.end;
+    let mut under_way = false;
     let delays = delays(client.part, |pause| {
         let until = Instant::now() + pause;
         while Instant::now() < until {

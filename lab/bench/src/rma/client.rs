@@ -67,14 +67,16 @@ impl Client {
 
     /// Measures reads per second of `len` bytes with `window` in flight, submitted in batches of `batch`.
     pub fn reads(&mut self, len: usize, window: usize, batch: usize, count: usize) -> Result<f64> {
-        let (mut posted, mut done) = (0, 0);
+        let mut posted = 0;
+        let mut done = 0;
         let places = REGION / len.max(4096);
         let started = Instant::now();
         while done < posted || posted < count {
             while posted < count && posted - done + batch <= window {
                 let Client { portal, local, grant, .. } = self;
                 for number in posted..posted + batch {
-                    let (at, len) = ((number % places * len) as u64, len as u64);
+                    let at = (number % places * len) as u64;
+                    let len = len as u64;
                     portal.queue(Kind::Read, Class::Latency, local, at, grant, at, len, Some(PATIENCE))?;
                 }
                 portal.flush();
@@ -97,7 +99,8 @@ impl Client {
     /// Measures RC's READs per second of `len` bytes with `window` in flight, posted in batches of `batch`.
     pub fn rc_reads(&mut self, len: usize, window: usize, batch: usize, count: usize) -> Result<f64> {
         let end = &mut self.end;
-        let (mut posted, mut done) = (0, 0);
+        let mut posted = 0;
+        let mut done = 0;
         let places = REGION / len.max(4096);
         let started = Instant::now();
         while done < count {

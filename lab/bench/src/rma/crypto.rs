@@ -73,8 +73,10 @@ fn cipher() -> Box<dyn Cipher> {
 
 /// Measures the time in nanoseconds to encrypt a text of `len` bytes.
 pub fn seal(aad: usize, len: usize) -> Result<f64> {
-    let (mut cipher, mut text) = (cipher(), [1; MAX_OPERATION as usize]);
-    let (aad, mut counter) = ([2; 64][..aad].to_vec(), 0_u64);
+    let mut cipher = cipher();
+    let mut text = [1; MAX_OPERATION as usize];
+    let aad = [2; 64][..aad].to_vec();
+    let mut counter = 0_u64;
     typical_of(RUN, CALLS, || {
         counter += 1;
         black_box(cipher.seal(0, &nonce(counter), &aad, &mut text[..len]));
@@ -85,7 +87,9 @@ pub fn seal(aad: usize, len: usize) -> Result<f64> {
 /// Measures the time in nanoseconds to open a message, including the copy that precedes it.
 pub fn open(aad: usize, len: usize) -> Result<f64> {
     let mut cipher = cipher();
-    let (aad, mut sealed, mut text) = ([2; 64][..aad].to_vec(), vec![1; len], vec![0; len]);
+    let aad = [2; 64][..aad].to_vec();
+    let mut sealed = vec![1; len];
+    let mut text = vec![0; len];
     let tag: [u8; TAG_LEN] = cipher.seal(0, &nonce(1), &aad, &mut sealed);
     typical_of(RUN, CALLS, || {
         text.copy_from_slice(black_box(&sealed));
@@ -99,7 +103,8 @@ pub fn open(aad: usize, len: usize) -> Result<f64> {
 
 /// Measures the time in nanoseconds to derive a key and to expand it, in sequence.
 pub fn key_set_up() -> Result<f64> {
-    let (mut cipher, mut identity) = (cipher(), [3_u8; 32]);
+    let mut cipher = cipher();
+    let mut identity = [3_u8; 32];
     typical_of(RUN, CALLS, || {
         identity[0] = identity[0].wrapping_add(1);
         let derived = cipher.derive(&[0x5a; 16], &identity);

@@ -89,20 +89,23 @@ fn command(slot: u16, server: Endpoint, offset: u64, size: u32) -> Command {
 /// completion.
 fn operations(size: u64, count: u64) -> Result<f64> {
     let mut executor = Executor::new(SLOTS, PLACES, &CongestionSettings::paper());
-    let (ring, mut produced) = (ring()?, 0);
+    let ring = ring()?;
+    let mut produced = 0;
     let started = Clock::now();
     let now = || Instant(started.elapsed().as_nanos() as u64);
     let submit = |executor: &mut Executor, now: Instant, id: u64| {
         let server = server(id as u32).address;
         let on_failure = OnFailure::Report;
-        let (kind, class) = (Kind::Read, Class::Latency);
+        let kind = Kind::Read;
+        let class = Class::Latency;
         let transfer = Transfer { id, kind, class, server, size, fence: false, on_failure };
         executor.submit(now, transfer).map_err(|error| anyhow::anyhow!("a transfer is refused: {error:?}"))
     };
     for id in 0..u64::from(TRANSFERS) {
         submit(&mut executor, now(), id)?;
     }
-    let (mut issued, mut done) = (Vec::with_capacity(usize::from(SLOTS)), 0);
+    let mut issued = Vec::with_capacity(usize::from(SLOTS));
+    let mut done = 0;
     while done < count {
         let before = now();
         while let Some(chunk) = executor.next(before) {
@@ -127,7 +130,8 @@ fn operations(size: u64, count: u64) -> Result<f64> {
 
 /// Measures the commands issued per second, each published alone.
 fn commands(count: u64) -> Result<f64> {
-    let (ring, server) = (ring()?, server(1));
+    let ring = ring()?;
+    let server = server(1);
     let started = Clock::now();
     for number in 0..count {
         let slot = (number % u64::from(SLOTS)) as u16;

@@ -93,7 +93,8 @@ impl Incast {
         let local = domain.allocate(CROWD * LEN, Access::LOCAL_WRITE)?;
         crate::touch(&local)?;
         let cq = context.create_cq(256)?;
-        let (qps, remotes) = (Vec::new(), Vec::new());
+        let qps = Vec::new();
+        let remotes = Vec::new();
         let mut incast =
             Incast { cq, qps, remotes, local, portal, buffer, grants, times, ports, _domain: domain.clone() };
         peer.run(Command::Incast(IncastCommand::Accept))?;
@@ -144,7 +145,8 @@ impl Incast {
             let list = [self.local.sge(number * LEN, LEN)];
             qp.post_send(&work::read(number as u64, &list, remote.at(0)))?;
         }
-        let (mut left, mut done) = (self.qps.len(), [EMPTY; 32]);
+        let mut left = self.qps.len();
+        let mut done = [EMPTY; 32];
         while left > 0 {
             let got = self.cq.poll(&mut done)?;
             for completion in &done[..got] {

@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn where_grants_are_given_comes_back_as_it_went() {
-        let (token, fingerprint) = (Token::random().unwrap(), Fingerprint([0xab; 32]));
+        let token = Token::random().unwrap();
+        let fingerprint = Fingerprint([0xab; 32]);
         let sent = Granting { port: 7501, fingerprint, token: token.clone() };
         let back = Granting::from_bytes(&sent.to_bytes()).unwrap();
         assert!((back.port, back.fingerprint, back.token) == (7501, fingerprint, token));

@@ -62,7 +62,8 @@ pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()
 
 fn gaps(bench: &mut Bench<'_>, reader: &mut Reader<'_>) -> Result<()> {
     let case = path(PortName::Udp, CASE);
-    let (keys, slow) = (bench.part().of(KEYS), bench.part().of(SLOW));
+    let keys = bench.part().of(KEYS);
+    let slow = bench.part().of(SLOW);
     let mut lent = Lent::open(reader.client, bench.cores)?;
     let rounds = bench.rounds(&case, || {
         reader.peer.run(reader.client.end.command(NicCommand::ServeAndAccept { reads: 16 }))?;

@@ -43,7 +43,8 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         return Ok(());
     }
     bench.bar.set_message(case.clone());
-    let (own, other) = (bench.cores[0], bench.cores[1]);
+    let own = bench.cores[0];
+    let other = bench.cores[1];
     let (_server, served) = start(other)?;
     pin(own)?;
     let time = Duration::from_secs(bench.args.rotate.into());
@@ -72,8 +73,10 @@ fn read(served: &Served, time: Duration) -> Result<Seen> {
     let context = PortName::Udp.device_on(LOOPBACK, NIC)?.open()?;
     let pin = Pin { address: served.address, fingerprint: served.fingerprint.parse()? };
     let mut session = RmaSession::open(&context, pin, Credential::Token(served.token.parse()?))?;
-    let (mut seen, started) = (Seen::default(), Instant::now());
-    let (mut last, mut bytes) = (Instant::now(), [0; 64]);
+    let mut seen = Seen::default();
+    let started = Instant::now();
+    let mut last = Instant::now();
+    let mut bytes = [0; 64];
     while started.elapsed() < time {
         match session.read(&served.name, 0, &mut bytes) {
             Ok(()) => seen.reads += 1.0,

@@ -75,7 +75,8 @@ fn side(seed: u64) -> Result<Side> {
     let memory = Bytes::heap(4096).context("memory of a region")?;
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let lkey = table.register(pd, &[Range::whole(&memory)], access).context("a region")?;
-    let (send, entries) = (ring(SLOTS)?, ring(SLOTS)?);
+    let send = ring(SLOTS)?;
+    let entries = ring(SLOTS)?;
     let cq = nic.create_cq(entries.clone()).context("a completion queue")?;
     let init = QueuePairInit {
         service: Service::Rc,
@@ -126,7 +127,8 @@ impl Side {
             let list = [self.sge];
             let operation = Operation::Read(remote);
             let request = WorkRequest { id, operation, payload: Payload::Sges(&list), flags };
-            let (send, sent) = (&self.send, self.sent);
+            let send = &self.send;
+            let sent = self.sent;
             let store = |at: usize, slot: &[u8; wqe::SLOT]| send.store(sent + at as u64, slot);
             self.sent +=
                 wqe::write(&request, &bounds, SLOTS as usize, store).expect("space for a batch") as u64;

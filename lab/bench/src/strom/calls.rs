@@ -97,7 +97,8 @@ impl Calls {
             self.accept()?;
         }
         self.accept()?;
-        let (mut question, mut answer) = ([0; 128], [0; HEAD + LONGEST]);
+        let mut question = [0; 128];
+        let mut answer = [0; HEAD + LONGEST];
         while let Some(stream) = &mut self.stream {
             let mut head = [0; HEAD];
             if !fill(stream, &mut head, || page.is_wanted(ticket))? {

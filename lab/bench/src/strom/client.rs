@@ -83,7 +83,8 @@ impl Client {
     fn lay_out_table(&mut self, len: usize) -> Result<()> {
         let mut slots = Vec::new();
         for key in 0..KEYS {
-            let (mut slot, bucket) = (Slot::default(), key as usize % 3);
+            let mut slot = Slot::default();
+            let bucket = key as usize % 3;
             slot.keys[bucket] = key;
             (slot.values[bucket], slot.lens[bucket]) =
                 (self.there(HASHED + key * LONGEST as u64), len as u32);
@@ -134,7 +135,8 @@ impl Client {
     }
 
     fn walk(&mut self, elements: u64, way: Way) -> Result<()> {
-        let (first, key) = (NODES - elements, NODES - 1 - self.below(elements));
+        let first = NODES - elements;
+        let key = NODES - 1 - self.below(elements);
         let walk = Walk {
             address: self.there(node(first)),
             value_size: LIST_VALUE as u32,

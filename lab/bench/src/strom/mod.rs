@@ -223,7 +223,8 @@ mod tests {
                 task.ways().iter().zip(values).map(|(way, value)| series(*way, *value)).collect();
             rows(port, task, &all).iter().map(|row| row.holds).collect()
         };
-        let (shm, udp) = (PortName::Shm, PortName::Udp);
+        let shm = PortName::Shm;
+        let udp = PortName::Udp;
         assert_eq!(judged(udp, Task::Walk(8), &[1.0, 9.0, 9.0]), [None, None]);
         let check = |values: [f64; 4]| judged(udp, Task::Check(64, 0), &values);
         assert_eq!(check([108.0, 999.0, 100.0, 103.0]), [Some(true), Some(true), None, None]);

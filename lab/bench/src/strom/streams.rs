@@ -93,7 +93,8 @@ impl Client {
             let answer = self.ask(COUNT, &[Ask::Estimate as u8])?;
             let mut bytes = [0; 8];
             self.answers.read(&answer, &mut bytes)?;
-            let (found, wanted) = (f64::from_le_bytes(bytes), (COUNTED / 8) as f64);
+            let found = f64::from_le_bytes(bytes);
+            let wanted = (COUNTED / 8) as f64;
             ensure!((found / wanted - 1.0).abs() < 0.04, "{found} different values, of {wanted}");
             peer.run(self.end.command(NicCommand::Attach { counts: false, checks: None }))?;
             peer.run(self.end.command(NicCommand::Serve))?;

@@ -24,7 +24,8 @@ impl LocalNic {
     /// Fails if the NIC cannot be opened.
     pub fn open(device: Device, completions: u32, len: usize) -> Result<LocalNic> {
         let context = device.open()?;
-        let (domain, cq) = (context.alloc_pd()?, context.create_cq(completions)?);
+        let domain = context.alloc_pd()?;
+        let cq = context.create_cq(completions)?;
         let local = domain.allocate(len, Access::LOCAL_WRITE)?;
         let target = domain.allocate(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         crate::touch(&local)?;

@@ -44,7 +44,8 @@ impl Peer {
     /// Like [`start`](Peer::start); the peer also loads a WebAssembly kernel from `kernel`.
     pub fn start_with(testbed: &Testbed, kernel: Option<&Path>) -> Result<Peer> {
         let [own, other] = testbed.cores();
-        let (page, network) = (Page::create()?, testbed.network());
+        let page = Page::create()?;
+        let network = testbed.network();
         let mut command = testbed.program()?;
         command.args(["__peer", "--page", &page.path(), "--core", &other.to_string()]);
         if network != Network::Loopback {
@@ -259,7 +260,8 @@ impl End {
         window: usize,
         mut post: impl FnMut(&mut End, usize) -> Result<()>,
     ) -> Result<()> {
-        let (mut posted, mut done) = (0, 0);
+        let mut posted = 0;
+        let mut done = 0;
         while done < count {
             if posted < count && posted - done < window {
                 post(self, posted)?;

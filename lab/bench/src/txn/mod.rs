@@ -128,7 +128,8 @@ impl Measuring<'_> {
 
     /// Returns a function that makes the path of a design's rows.
     fn path(&self, len: u32, rest: &str) -> impl Fn(Design) -> String + use<> {
-        let (port, rest) = (self.testbed.port().name(), rest.to_owned());
+        let port = self.testbed.port().name();
+        let rest = rest.to_owned();
         move |design| format!("{port}/{}/{len}/{rest}", design.name())
     }
 

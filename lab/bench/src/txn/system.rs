@@ -105,7 +105,8 @@ impl SystemUnderTest {
         let size = Size { window: MOST, max_keys: workload.extent().max_keys };
         let context = testbed.client(link(design)).open()?;
         let session = Session::open(&context, &[address], size)?;
-        let (began, clock) = (Instant::now(), session.clock());
+        let began = Instant::now();
+        let clock = session.clock();
         let mut system = SystemUnderTest { design, session, shard, time, began, clock, sum: 0 };
         let load = Load::of(workload);
         let jobs = load.jobs();
@@ -134,7 +135,8 @@ impl SystemUnderTest {
         let began = self.began;
         let clock = || remora_transport::Instant(began.elapsed().as_nanos() as u64);
         let started = clock();
-        let (mut last, mut vain) = (started, 0_u32);
+        let mut last = started;
+        let mut vain = 0_u32;
         while !runner.is_done() {
             // The clock is read once in a turn, after polling. A reading takes as long as a tenth of a
             // transaction's work here, and as long as an empty turn, during which completions would wait.
@@ -193,7 +195,8 @@ impl SystemUnderTest {
         let mut runner = self.runner(workload, window, seed);
         runner.draw(draws / 10);
         self.drive(&mut runner, Some(self.time / 10), |_| ())?;
-        let (mut latencies, before) = (histogram()?, runner.counts());
+        let mut latencies = histogram()?;
+        let before = runner.counts();
         runner.draw(draws);
         let took = self.drive(&mut runner, Some(self.time), |ended| {
             if let Outcome::Committed(_) = ended.outcome {
@@ -224,7 +227,8 @@ impl SystemUnderTest {
         self.shard.go_on()?;
         let mut random = Random::new(TRIPS as u64);
         let mut both = || {
-            let (word, number) = (random.below(grant.homes), random.below(grant.keys));
+            let word = random.below(grant.homes);
+            let number = random.below(grant.keys);
             let first = self.session.bare_read(grant.index_at(word), near)?;
             Ok(first + self.session.bare_read(grant.object_at(number), object)?)
         };

@@ -186,7 +186,8 @@ impl Work {
         let arena = block(1 << 40, config.arena_len(grant.max_pair))?;
         let mut client = Client::new(config, vec![grant], arena.clone()).context("a client")?;
         let caller = shard.listen(1, &mut Answer(None))?;
-        let (through, completions) = (vec![0; max_pair as usize + 256], VecDeque::with_capacity(8));
+        let through = vec![0; max_pair as usize + 256];
+        let completions = VecDeque::with_capacity(8);
         let mut wire = Wire { table, arena, shard, caller, through, completions, log: None };
         client.start(&mut wire)?;
         Ok(Work { wire, client, runner: Runner::new(workload, 1, 1), now: 0 })

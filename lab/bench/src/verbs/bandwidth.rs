@@ -17,7 +17,8 @@ const BYTES: usize = TARGET;
 
 /// Measures the bandwidth of READ and WRITE.
 pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
-    let (from, mut to) = (vec![1u8; BYTES], vec![2u8; BYTES]);
+    let from = vec![1u8; BYTES];
+    let mut to = vec![2u8; BYTES];
     for verb in Verb::BOTH {
         let case = format!("{}/{}/{LEN}", end.port.name(), verb.name());
         let baseline = match end.port {

@@ -26,10 +26,12 @@ pub fn idle(bench: &mut Bench<'_>, end: &End) -> Result<()> {
     }
     bench.bar.set_message(case.clone());
     bench.peer.run(Command::Sleep)?;
-    let (ours, theirs) = (cpu_ns(), bench.peer.ask(Command::CpuTime)?);
+    let ours = cpu_ns();
+    let theirs = bench.peer.ask(Command::CpuTime)?;
     bench.peer.run(Command::Sleep)?;
     std::thread::sleep(IDLE);
-    let (ours, theirs) = (cpu_ns() - ours, bench.peer.ask(Command::CpuTime)? - theirs);
+    let ours = cpu_ns() - ours;
+    let theirs = bench.peer.ask(Command::CpuTime)? - theirs;
     let share = |ns: u64| ns as f64 / IDLE.as_nanos() as f64 * 100.0;
     bench.report.add(Row::new("verbs", format!("{case}/this-side"), "cpu", "% of a core", &[share(ours)]));
     bench.report.add(Row::new("verbs", format!("{case}/peer"), "cpu", "% of a core", &[share(theirs)]));
@@ -48,9 +50,11 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
         alone.push(round(bench, end, 1)?);
     }
     bench.bar.set_message(format!("connecting {QPS} queue pairs"));
-    let (ours, theirs) = (resident_bytes()?, bench.peer.ask(Command::Resident)?);
+    let ours = resident_bytes()?;
+    let theirs = bench.peer.ask(Command::Resident)?;
     end.connect(&bench.peer, QPS - end.qps.len(), 16, 1)?;
-    let (ours, theirs) = (resident_bytes()? - ours, bench.peer.ask(Command::Resident)? - theirs);
+    let ours = resident_bytes()? - ours;
+    let theirs = bench.peer.ask(Command::Resident)? - theirs;
     let per_qp = |bytes: u64| bytes as f64 / QPS as f64;
     // A process that has closed queue pairs before creates new ones in the same memory.
     if !std::mem::replace(&mut bench.had_many, true) {
@@ -59,7 +63,8 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
         bench.report.add(row("requester", ours));
         bench.report.add(row("responder", theirs));
     }
-    let (mut one, mut all) = (Vec::new(), Vec::new());
+    let mut one = Vec::new();
+    let mut all = Vec::new();
     for _ in 0..rounds {
         one.push(round(bench, end, 1)?);
         all.push(round(bench, end, QPS)?);
@@ -84,7 +89,8 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
 fn round(bench: &Bench<'_>, end: &mut End, qps: usize) -> Result<f64> {
     bench.peer.run(end.command(NicCommand::Serve))?;
     let list = [end.local.sge(0, 64)];
-    let (mut posted, mut done) = (0, 0);
+    let mut posted = 0;
+    let mut done = 0;
     let started = Instant::now();
     while done < REQUESTS {
         if posted < REQUESTS && posted - done < WINDOW {

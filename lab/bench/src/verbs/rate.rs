@@ -61,7 +61,8 @@ fn raw_packets(peer: &Peer, raw: &mut Raw) -> Result<f64> {
 /// Measures the requests per second in batches of `batch`.
 pub fn batches(end: &mut End, verb: Verb, batch: usize, requests: usize) -> Result<f64> {
     let list = [end.local.sge(0, LEN)];
-    let (mut posted, mut done) = (0, 0);
+    let mut posted = 0;
+    let mut done = 0;
     let started = Instant::now();
     while done < requests {
         if posted < requests && posted - done + batch <= WINDOW {

@@ -80,7 +80,8 @@ struct Exercise<'a> {
 /// The store's, and the file's.
 pub fn run(args: &ExerciseArgs, draw: Draw, store: &mut impl Store) -> Result<()> {
     let mut exercise = Exercise::new(args, draw)?;
-    let (mut ended, mut lost) = (Vec::new(), 0u64);
+    let mut ended = Vec::new();
+    let mut lost = 0u64;
     let mut silent = Ok(());
     while !exercise.is_done() && silent.is_ok() {
         let began = exercise.begin(store)?;
@@ -179,7 +180,8 @@ impl<'a> Exercise<'a> {
             (self.heard, self.told) = (Instant::now(), false);
             return Ok(());
         }
-        let (silence, most) = (self.heard.elapsed(), SILENCE.as_secs());
+        let silence = self.heard.elapsed();
+        let most = SILENCE.as_secs();
         if silence > SILENCE {
             bail!("nothing was answered for {most} seconds: {}", store.silence());
         }

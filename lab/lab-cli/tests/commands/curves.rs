@@ -79,7 +79,8 @@ fn figures_9_and_10_show_transactions_by_clients_and_by_skew() {
 /// modelled times.
 #[track_caller]
 fn drawn(rows: &str, figures: &[(&str, &str)], modelled: &str) {
-    let (file, number) = (Scratch::new(rows.as_bytes()), figures[0].0);
+    let file = Scratch::new(rows.as_bytes());
+    let number = figures[0].0;
     let folder = Folder(tempfile::Builder::new().prefix(number).tempdir().expect("a folder").keep());
     let path = folder.0.to_str().expect("a path of letters");
     let ids: Vec<&str> = figures.iter().map(|(id, _)| *id).collect();

@@ -56,7 +56,9 @@ fn on_a_terminal(words: &[&str]) -> String {
     let far = std::fs::File::options().read(true).write(true).open(name).expect("its other end");
     let mut child =
         command(words).env("TERM", "xterm").stdout(Stdio::null()).stderr(far).spawn().expect("it");
-    let (mut near, mut shown, mut buffer) = (std::fs::File::from(near), Vec::new(), [0; 4096]);
+    let mut near = std::fs::File::from(near);
+    let mut shown = Vec::new();
+    let mut buffer = [0; 4096];
     // Reading fails when the last process with the other end of the terminal has ended.
     while let Ok(count @ 1..) = near.read(&mut buffer) {
         shown.extend_from_slice(&buffer[..count]);

@@ -99,7 +99,8 @@ fn cold_keys_stand_beside_warm_ones_and_each_answer_is_under_its_initiators_key(
 
 #[test]
 fn an_incast_of_reads_loses_nothing_and_rcs_loss_stands_beside_it() {
-    let (rma, rc) = ("udp/incast/32/rma", "udp/incast/32/rc");
+    let rma = "udp/incast/32/rma";
+    let rc = "udp/incast/32/rc";
     let wanted =
         [(rma, "datagrams_lost", None), (rc, "datagrams_lost", None), (rma, "bandwidth", Some("rc"))];
     let incast = rows(&["incast"], &wanted);
@@ -111,7 +112,9 @@ fn an_incast_of_reads_loses_nothing_and_rcs_loss_stands_beside_it() {
 
 #[test]
 fn the_software_above_the_nic_is_judged_by_the_papers_rates() {
-    let (long, short, commands) = ("software/executor/4096", "software/executor/64", "software/commands");
+    let long = "software/executor/4096";
+    let short = "software/executor/64";
+    let commands = "software/commands";
     let software = rows(
         &["software"],
         &[
@@ -164,7 +167,8 @@ fn another_key_is_a_gap_of_a_readers_and_readers_of_other_regions_stand_beside_i
 #[test]
 fn programs_of_a_daemon_have_rates_by_their_slots_and_delays_beside_a_bulk_program() {
     let share = |slots: u16| format!("udp/tenants/shares/slots-{slots}");
-    let (shares, bulk) = ([4, 16, 64].map(share), "udp/tenants/read-64-beside-bulk");
+    let shares = [4, 16, 64].map(share);
+    let bulk = "udp/tenants/read-64-beside-bulk";
     let its_share = Some("its slots' share of the rate");
     let tenants = rows(
         &["tenants"],

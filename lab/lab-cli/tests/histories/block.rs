@@ -24,7 +24,9 @@ const KINDS: [&str; 7] = [
 
 /// Returns a replica of this design. If `new`, it creates the store.
 fn replica(hosts: &Hosts, design: &str, at: usize, new: bool) -> Server {
-    let (address, servers, number) = (hosts.address(at), servers(hosts), at.to_string());
+    let address = hosts.address(at);
+    let servers = servers(hosts);
+    let number = at.to_string();
     let serve = ["serve", "block", "--design", design, "--replica", &number, "--servers", &servers];
     let own = ["--blocks", "16", "--block-len", "4608", "--port", "udp", "--address", &address];
     let new: &[&str] = if new { &["--new"] } else { &[] };
@@ -110,12 +112,14 @@ fn a_client_of_blocks_that_answers_from_its_memory_is_found() {
 #[ignore = "soak: ten minutes"]
 fn soak_prism_rs_loses_no_acknowledged_write_in_ten_minutes_of_kills_and_repairs() {
     let mut scene = remora_netns::require!(scene("prism-rs", 14, &["--keys", "8", "--rate", "150"]));
-    let (started, mut round) = (Instant::now(), 0);
+    let started = Instant::now();
+    let mut round = 0;
     while started.elapsed() < Duration::from_secs(600) {
         let dead = round % REPLICAS;
         scene.kill_server(dead);
         repair(&mut scene, "prism-rs", dead);
-        let (number, replica) = (scene.random.below(9), scene.random.below(REPLICAS as u64) as usize);
+        let number = scene.random.below(9);
+        let replica = scene.random.below(REPLICAS as u64) as usize;
         scene.mishap(number, replica, Whom::Some);
         round += 1;
     }

@@ -191,7 +191,8 @@ impl Scene {
     pub fn cut_client(&mut self, length: Length) {
         self.all_go_on(2);
         let at = self.any_client();
-        let (whom, host) = (Whom::Client(self.clients[at].number), self.clients[at].process.host);
+        let whom = Whom::Client(self.clients[at].number);
+        let host = self.clients[at].process.host;
         self.hosts.cut(host, true);
         self.last("client cut off", whom, length);
         self.hosts.cut(host, false);

@@ -77,8 +77,10 @@ impl Hello {
         if bytes.len() != Hello::LEN || u32_at(bytes, 0) != HELLO {
             return None;
         }
-        let (replica, replicas) = (u32_at(bytes, 8) as usize, u32_at(bytes, 12) as usize);
-        let (incarnation, more) = (u64_at(bytes, 16), u64_at(bytes, 24));
+        let replica = u32_at(bytes, 8) as usize;
+        let replicas = u32_at(bytes, 12) as usize;
+        let incarnation = u64_at(bytes, 16);
+        let more = u64_at(bytes, 24);
         let purpose = match u32_at(bytes, 4) {
             1 if more <= 1 => Purpose::Use { wants_number: more == 1 },
             2 => Purpose::Ask { replica, incarnation },
@@ -139,7 +141,8 @@ mod tests {
 
     #[test]
     fn every_hello_comes_back_as_it_went_and_nothing_else_does() {
-        let (replica, incarnation) = (6, u64::MAX - 3);
+        let replica = 6;
+        let incarnation = u64::MAX - 3;
         for purpose in [
             Purpose::Use { wants_number: false },
             Purpose::Use { wants_number: true },

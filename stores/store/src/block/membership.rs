@@ -50,7 +50,8 @@ impl State {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<State> {
-        let (replica, replicas) = (u32_at(bytes, 0) as usize, u32_at(bytes, 4) as usize);
+        let replica = u32_at(bytes, 0) as usize;
+        let replicas = u32_at(bytes, 4) as usize;
         let sound = replicas % 2 == 1 && replicas <= MAX_REPLICAS && replica < replicas;
         sound.then(|| State {
             replica,

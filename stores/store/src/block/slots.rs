@@ -18,7 +18,8 @@ impl Slots {
     pub fn new(config: &ClientConfig) -> Slots {
         let all = config.slots();
         let free = (0..all as u16).rev().collect();
-        let (window, blocks) = (config.window.into(), config.layout.blocks);
+        let window = config.window.into();
+        let blocks = config.layout.blocks;
         Slots { free, all, in_flight: 0, window, blocks }
     }
 

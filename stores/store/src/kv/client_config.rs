@@ -59,7 +59,8 @@ impl ClientConfig {
     /// Returns the bytes of a slot's buffer: a request, a response, or what a lookup reads in one round
     /// trip.
     pub(crate) fn buffer_len<L: Lookup>(&self) -> usize {
-        let (key, value) = (self.max_key as usize, self.max_value as usize);
+        let key = self.max_key as usize;
+        let value = self.max_value as usize;
         (HEADER + key + value).max(L::landing_len(key, value))
     }
 

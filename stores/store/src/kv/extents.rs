@@ -63,7 +63,9 @@ impl Extents {
         // A gap is allocated in pieces before it is freed as a whole.
         let nodes = objects.saturating_mul(4).saturating_add(64).min(u32::MAX - 2);
         let mut allocator = Allocator::with_max_allocs(lines, nodes);
-        let (mut at, mut gaps, mut held) = (0, Vec::new(), Vec::with_capacity(runs.len()));
+        let mut at = 0;
+        let mut gaps = Vec::new();
+        let mut held = Vec::with_capacity(runs.len());
         for (line, lines) in runs {
             let mut gap = line.checked_sub(at)?;
             while gap > 0 {

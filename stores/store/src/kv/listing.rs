@@ -31,7 +31,8 @@ pub(super) fn list(table: &impl Table, cursor: Cursor, most: usize, page: &mut V
             at = Cursor::END;
             break;
         };
-        let (before, empty) = (page.len(), page.len() == Cursor::LEN);
+        let before = page.len();
+        let empty = page.len() == Cursor::LEN;
         if let Some(position) = position {
             table.key_at(position, page);
         }

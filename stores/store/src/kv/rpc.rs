@@ -100,7 +100,8 @@ impl Request {
             key_len: u32_at(message, 8),
             value_len: u32_at(message, 12),
         };
-        let (key, value) = (request.key_len as usize, request.value_len as usize);
+        let key = request.key_len as usize;
+        let value = request.value_len as usize;
         let listed = operation != Operation::List || (key, value) == (Cursor::LEN, 0);
         let fits = key <= MAX_KEY && value <= MAX_VALUE && HEADER + key + value <= message.len();
         let possible = listed && fits;

@@ -329,7 +329,8 @@ impl<T: Table> Server<T> {
 
     /// Executes the request in `scratch` and writes the response to the slot's reply buffer.
     fn execute(&mut self, connection: Connection, request: &Request) -> Reply {
-        let (key_len, value_len) = (request.key_len as usize, request.value_len as usize);
+        let key_len = request.key_len as usize;
+        let value_len = request.value_len as usize;
         if request.operation == Operation::List {
             return self.list(connection, request);
         }
@@ -351,7 +352,8 @@ impl<T: Table> Server<T> {
         }
         self.count(request.operation, result);
         let value_len = stored.map_or(0, |stored| stored.len);
-        let (slot, sequence) = (request.slot, request.sequence);
+        let slot = request.slot;
+        let sequence = request.sequence;
         let response = Response { result, slot, sequence, value_len: value_len as u32 };
         let reply = &mut self.scratch;
         if let Some(header) = reply.first_chunk_mut() {

@@ -256,7 +256,8 @@ impl Table for TwoSidedTable {
                 extents.region.store(extent.offset(), 0);
                 extents.region.write(extent.offset() + HEADER, key);
                 extents.region.write(extent.offset() + HEADER + key.len(), value);
-                let (key_len, value_len) = (key.len() as u32, value.len() as u32);
+                let key_len = key.len() as u32;
+                let value_len = value.len() as u32;
                 entry.insert(Item { hash, extent, key_len, value_len });
             }
         }

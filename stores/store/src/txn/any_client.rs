@@ -76,7 +76,8 @@ impl AnyClient {
         arena: Registered,
         seed: u64,
     ) -> Result<AnyClient, GrantError> {
-        let (mut prism, mut farm) = (Vec::new(), Vec::new());
+        let mut prism = Vec::new();
+        let mut farm = Vec::new();
         for granted in grants {
             match granted {
                 Granted::PrismTx(grant) => prism.push(grant),

@@ -16,7 +16,8 @@ impl Client {
     /// Prepares the transaction once all keys are found.
     pub(super) fn advance(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         let mut clash = None;
-        let (mut writes, mut reads) = (0, 0);
+        let mut writes = 0;
+        let mut reads = 0;
         for of in self.window.entries_of(tx) {
             let entry = &self.window.entries[of as usize];
             match entry.step {
@@ -107,7 +108,8 @@ impl Client {
     }
 
     fn prepare(&mut self, tx: u16, one_step: bool, connections: &mut impl Connections) -> Result<(), Broken> {
-        let (rules, at) = (self.config.rules, self.stamp(tx));
+        let rules = self.config.rules;
+        let at = self.stamp(tx);
         let strict = rules == Rules::PrintedStrict;
         let written =
             self.window.entries_of(tx).find(|of| self.window.entries[*of as usize].change.is_some());
@@ -167,7 +169,8 @@ impl Client {
     /// reader does not matter.
     fn validated(&mut self, tx: u16, of: u32, verdict: PrismOutcome) {
         let base = self.config.entry_at(of) + OLD;
-        let (read, written) = (self.arena_word(base), self.arena_word(base + 8));
+        let read = self.arena_word(base);
+        let written = self.arena_word(base + 8);
         self.count_trip(tx, of);
         let entry = &mut self.window.entries[of as usize];
         if entry.change.is_some() {
@@ -183,8 +186,10 @@ impl Client {
 
     fn linked(&mut self, tx: u16, of: u32, verdict: PrismOutcome) {
         let base = self.config.entry_at(of) + OLD;
-        let (read, written) = (self.arena_word(base + 16), self.arena_word(base + 24));
-        let (before, taken) = (self.arena_word(base), self.arena_word(self.config.entry_at(of) + TAKEN));
+        let read = self.arena_word(base + 16);
+        let written = self.arena_word(base + 24);
+        let before = self.arena_word(base);
+        let taken = self.arena_word(self.config.entry_at(of) + TAKEN);
         self.count_trip(tx, of);
         let transaction = &mut self.window.transactions[usize::from(tx)];
         let entry = &mut self.window.entries[of as usize];
@@ -227,7 +232,8 @@ impl Client {
         }
         let entry = &mut self.window.entries[of as usize];
         entry.step = Step::Settled;
-        let (shard, before) = (entry.shard, entry.found.addr);
+        let shard = entry.shard;
+        let before = entry.found.addr;
         if verdict == PrismOutcome::Done && self.config.rules != Rules::PrintedAbort {
             self.give(shard, before);
         }
@@ -235,7 +241,8 @@ impl Client {
 
     fn undone(&mut self, of: u32, verdict: PrismOutcome) {
         let entry = &mut self.window.entries[of as usize];
-        let (shard, step) = (entry.shard, std::mem::replace(&mut entry.step, Step::Settled));
+        let shard = entry.shard;
+        let step = std::mem::replace(&mut entry.step, Step::Settled);
         if let (Step::Linked(addr), PrismOutcome::Done) = (step, verdict) {
             self.give(shard, addr);
         }
@@ -321,7 +328,8 @@ impl Client {
     ) -> Result<News, Broken> {
         let transaction = &mut self.window.transactions[usize::from(tx)];
         transaction.phase = Phase::Undoing(outcome);
-        let (at, mut count) = (transaction.at, 0);
+        let at = transaction.at;
+        let mut count = 0;
         for of in self.window.entries_of(tx) {
             let Entry { step, found, .. } = self.window.entries[of as usize];
             if let Step::Linked(_) = step {

@@ -170,7 +170,9 @@ impl Welcome {
         };
         let word = |at: usize| u32_at(front, 32 + 4 * at);
         let limits = Limits { max_key: word(1), max_value: word(2), max_keys: word(3), window: word(4) };
-        let (run, began, incarnations) = (u64_at(front, 8), u64_at(front, 16), u64_at(front, 24));
+        let run = u64_at(front, 8);
+        let began = u64_at(front, 16);
+        let incarnations = u64_at(front, 24);
         (run != 0).then_some(Welcome { shard: word(0), run, began, incarnations, limits, granted })
     }
 }

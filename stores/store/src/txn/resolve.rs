@@ -30,7 +30,8 @@ impl Client {
         }
         let entry = &mut self.window.entries[of as usize];
         (entry.looks, entry.mark) = (0, Some(mark));
-        let (cell, at) = (mark.cell, mark.version);
+        let cell = mark.cell;
+        let at = mark.version;
         let grant = self.grants.get(usize::from(cell.shard)).ok_or(Broken::Protocol)?;
         if cell.index >= grant.sessions.saturating_mul(grant.window) {
             return Err(Broken::Protocol);
@@ -106,7 +107,8 @@ impl Client {
         };
         if completion.outcome == PrismOutcome::Done {
             // The client that removes a buffer from the table must return it.
-            let (shard, out) = (entry.shard, if committed { mark.before.addr } else { entry.found.addr });
+            let shard = entry.shard;
+            let out = if committed { mark.before.addr } else { entry.found.addr };
             self.give(shard, out);
             self.window.transactions[usize::from(tx)].resolved += 1;
         }

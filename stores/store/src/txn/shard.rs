@@ -132,7 +132,8 @@ impl Shard {
                 next as u32
             }
         };
-        let (addr, rkey) = (self.memory.addr, self.memory.key);
+        let addr = self.memory.addr;
+        let rkey = self.memory.key;
         Some(Grant {
             slots: Remote { addr: addr + SLOTS as u64, rkey },
             slot_count: self.config.slots,

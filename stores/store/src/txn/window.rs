@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn a_window_gives_each_transaction_its_own_keys_up_to_its_bounds() {
         let mut window: Window<(), Key> = Window::new(2, 2, 3);
-        let (one, two) = (window.begin(()).expect("the first"), window.begin(()).expect("the second"));
+        let one = window.begin(()).expect("the first");
+        let two = window.begin(()).expect("the second");
         assert_eq!(window.begin(()), Err(Refused::WindowFull));
         let of = window.add(two.0, b"ab", Key(2)).expect("a key");
         assert_eq!((window.find(two, b"ab"), window.find(one, b"ab")), (Some(of), None));

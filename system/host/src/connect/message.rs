@@ -251,12 +251,15 @@ impl Hello {
         let half = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
         let word = |at: usize| u32::from(half(at)) | u32::from(half(at + 2)) << 16;
         let wide = |at: usize| std::array::from_fn::<u8, 16, _>(|i| fixed[at + i]);
-        let (name_len, private_len) = (usize::from(half(56)), usize::from(half(58)));
+        let name_len = usize::from(half(56));
+        let private_len = usize::from(half(58));
         if name_len > MAX_NAME || private_len > MAX_PRIVATE || rest.len() != name_len + private_len {
             return None;
         }
         let (name, private) = rest.split_at(name_len);
-        let (path_mtu, qp, psn) = (u32::from(half(2)), word(4), word(8));
+        let path_mtu = u32::from(half(2));
+        let qp = word(4);
+        let psn = word(8);
         let [initiator_depth, responder_resources] = [fixed[12], fixed[13]];
         let extensions = u64::from(word(48)) | u64::from(word(52)) << 32;
         let sane = path_mtu.is_power_of_two()

@@ -92,7 +92,8 @@ fn image(program: &Program, numbers: &Numbers, bytes: &remora_chain::Image) -> I
         }
     };
     let queue = |at: usize| {
-        let (queue, numbers) = (&program.queues[at], &numbers.queues[at]);
+        let queue = &program.queues[at];
+        let numbers = &numbers.queues[at];
         let labels = queue.works.iter().filter_map(|work| Some((work.label.clone()?, work.slot)));
         QueueImage {
             name: queue.name.clone(),

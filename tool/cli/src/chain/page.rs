@@ -67,7 +67,9 @@ pub fn page(
 fn frame(step: &Step, memory: &mut Memory, machine: &Machine, names: &Names<'_>) -> Value {
     let program = machine.program();
     let sections = program.sections.len();
-    let (mut rewritten, mut words, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rewritten = Vec::new();
+    let mut words = Vec::new();
+    let mut changes = Vec::new();
     for change in &step.changes {
         let at = change.at.offset as usize;
         let number = match change.at.segment {

@@ -44,7 +44,8 @@ impl Readings<'_> {
 
     /// Returns the 99th percentile of a histogram over all engines, or `None` if it has no values.
     fn most(&self, name: &str) -> Option<f64> {
-        let (before, now) = (histograms(self.before), histograms(self.now));
+        let before = histograms(self.before);
+        let now = histograms(self.now);
         let engines =
             now.iter().filter(|(of, _)| of.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')));
         let mut all = Buckets::new();
@@ -149,7 +150,8 @@ mod tests {
 
     #[test]
     fn a_full_window_is_local_congestion() {
-        let (before, now) = (reading(100.0, 3.0, 0.0, 10.0), reading(101.0, 3.41, 0.0, 20.0));
+        let before = reading(100.0, 3.0, 0.0, 10.0);
+        let now = reading(101.0, 3.41, 0.0, 20.0);
         assert_eq!(
             found(&before, &now),
             [
@@ -164,7 +166,8 @@ mod tests {
 
     #[test]
     fn nacks_are_remote_congestion_and_a_program_at_rest_is_judged_since_its_start() {
-        let (before, now) = (reading(100.0, 1.0, 5.0, 10.0), reading(101.0, 1.0, 5.0, 10.0));
+        let before = reading(100.0, 1.0, 5.0, 10.0);
+        let now = reading(101.0, 1.0, 5.0, 10.0);
         let words = found(&before, &now);
         assert_eq!(words[0], "the window was full 1 % of the time since its start");
         assert_eq!(words[2], "5 NACKs and 0 timeouts in the time since its start: the congestion is remote");

@@ -144,7 +144,8 @@ fn libraries(name: &str) -> Folder {
 
 #[test]
 fn run_sets_the_environment_starts_the_broker_and_passes_the_exit_status_on() {
-    let (ip, folder) = ("127.96.0.2", libraries("run"));
+    let ip = "127.96.0.2";
+    let folder = libraries("run");
     let rules = folder.0.join("loss.toml");
     std::fs::write(&rules, "").expect("a file");
     let run = |more: &[&str], script: &str| {
@@ -241,7 +242,8 @@ fn run_gives_the_device_each_address_that_it_is_told_in_that_order() {
 
 #[test]
 fn what_is_wrong_with_run_is_told_in_a_line() {
-    let (ip, folder) = ("127.96.0.3", libraries("wrong-run"));
+    let ip = "127.96.0.3";
+    let folder = libraries("wrong-run");
     let mut empty = command(&["run", "--address", ip, "--", "true"]);
     finish(empty.env(client::LIBRARY_PATH, "/no/such/folder"))
         .one_line("REMORA_LIBRARY_PATH names /no/such/folder, which has no libibverbs.so.1");

@@ -66,8 +66,10 @@ fn a_capture_leaves_the_file_that_is_there_until_there_is_another() {
 /// Regression: a capture replaced pipes, links and devices by files.
 #[test]
 fn a_capture_follows_links_and_replaces_neither_pipe_nor_device() {
-    let (folder, server) = (Folder::new("kinds"), small_server());
-    let (link, pipe) = (folder.of("link"), folder.of("pipe"));
+    let folder = Folder::new("kinds");
+    let server = small_server();
+    let link = folder.of("link");
+    let pipe = folder.of("pipe");
     symlink("file.pcapng", &link).expect("a link");
     captured(&server, &link);
     assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
@@ -118,7 +120,8 @@ fn a_capture_of_a_server_that_is_told_to_end_is_there() {
 
 #[test]
 fn two_nics_of_one_command_have_a_file_each() {
-    let (folder, server) = (Folder::new("two"), small_server());
+    let folder = Folder::new("two");
+    let server = small_server();
     let file = folder.of("both.pcapng");
     let get = format!("{} {}", crate::running::binary(), server.words("get", &["key"]).join(" "));
     let words = ["capture", "-o", &file, "--", "sh", "-c", &format!("{get} && {get}")];
@@ -157,7 +160,8 @@ fn benchmarks_draw_where_nothing_is_kept_unless_they_are_told_where() {
 #[test]
 fn a_replay_leaves_the_file_that_is_there_if_its_trace_is_wrong() {
     let folder = Folder::new("replay");
-    let (trace, out) = (folder.of("trace"), folder.of("out"));
+    let trace = folder.of("trace");
+    let out = folder.of("out");
     fs::write(&trace, b"2\n1 4 0\nnonsense\n").expect("written");
     fs::write(&out, b"precious").expect("written");
     remora(&["bench", "irn-receiver", &trace, "--out", &out]).one_line("line 3");

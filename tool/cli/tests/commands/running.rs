@@ -142,7 +142,8 @@ pub fn finish_within(command: &mut Command, limit: Duration) -> Ended {
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    let (out, err) = (out.join().expect("read"), err.join().expect("read"));
+    let out = out.join().expect("read");
+    let err = err.join().expect("read");
     Ended { status: status.code().unwrap_or(-1), out, err }
 }
 
@@ -196,7 +197,8 @@ impl Server {
     #[track_caller]
     pub fn spawn(mut command: Command, design: &str, port: &str) -> Server {
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary");
-        let (design, port) = (design.to_owned(), port.to_owned());
+        let design = design.to_owned();
+        let port = port.to_owned();
         Server { child, address: String::new(), said: Vec::new(), metrics: String::new(), design, port }
     }
 
@@ -332,7 +334,8 @@ pub fn packets(path: &str) -> usize {
     let bytes = std::fs::read(path).expect("a capture");
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
     assert_eq!(word(0), 0x0a0d_0d0a, "a section header comes first");
-    let (mut at, mut found) = (0, 0);
+    let mut at = 0;
+    let mut found = 0;
     while at < bytes.len() {
         found += usize::from(word(at) == 6);
         at += word(at + 4) as usize;

@@ -148,7 +148,8 @@ fn htsim(
     matrix: impl Fn(&times::Time) -> Option<String>,
 ) -> Result<Reference> {
     let path = folder.join(table);
-    let (text, name) = (load::read(&path)?, path.display().to_string());
+    let text = load::read(&path)?;
+    let name = path.display().to_string();
     let mut cases: Vec<((String, u32), Case)> = Vec::new();
     for row in times::parse(Source::new(&name, &text))? {
         let known = cases.iter().position(|(of, _)| *of == (row.set.clone(), row.run));
@@ -178,7 +179,8 @@ fn htsim(
 /// Returns a comparison for an output file of ConWeave's program, with its configuration and paths.
 fn ns3(folder: &Path, kind: Kind, name: &str, transport: &'static str) -> Result<Reference> {
     let path = folder.join(format!("ns3-{name}-{transport}-fct.txt"));
-    let (text, shown) = (load::read(&path)?, path.display().to_string());
+    let text = load::read(&path)?;
+    let shown = path.display().to_string();
     let scenario = ScenarioArgs {
         scenario: Some(present(folder, &format!("ns3-{name}-{transport}-config.txt"))?),
         paths: Some(present(folder, &format!("ns3-{name}-paths.csv"))?),

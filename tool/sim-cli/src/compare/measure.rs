@@ -30,7 +30,8 @@ pub fn all(asked: &[Reference], jobs: usize) -> Result<Vec<Vec<Measured>>> {
     let cases: Vec<(&Reference, &Case)> =
         asked.iter().flat_map(|asked| asked.cases.iter().map(move |case| (asked, case))).collect();
     let bar = bar(cases.iter().map(|(_, case)| case.theirs.len()).sum())?;
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
     // A run must stay on the thread that created it, because the engines of its hosts belong to that
     // thread.
     let work = || {

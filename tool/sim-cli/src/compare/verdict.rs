@@ -134,7 +134,8 @@ impl Comparison {
                 ]
             }
         };
-        let (flows, ended) = (self.flows as f64, self.pairs.len() as f64);
+        let flows = self.flows as f64;
+        let ended = self.pairs.len() as f64;
         if flows != ended {
             rows.push(self.row("flows that ended", Some(flows), ended, Bound::Within(0.0)));
         }

@@ -44,7 +44,8 @@ pub fn run(plan: &Plan, jobs: usize) -> Result<Ended> {
     let bar = bar(plan.runs.len(), plan.runs.len() - left.len())?;
     left.reverse();
     let mut running: Vec<Running<'_>> = Vec::new();
-    let (mut error, mut passed_on) = (None, false);
+    let mut error = None;
+    let mut passed_on = false;
     loop {
         let stopped = told.load(Ordering::Relaxed);
         while !stopped

@@ -37,7 +37,8 @@ impl Plan {
     /// # Errors
     /// Fails if a file cannot be read or is invalid, or if one of the runs is impossible.
     pub fn read(file: &Path, out: &Path) -> Result<Plan> {
-        let (text, name) = (load::read(file)?, file.display().to_string());
+        let text = load::read(file)?;
+        let name = file.display().to_string();
         let sweep = sweep::parse(Source::new(&name, &text))?;
         let base = load::find(file, &sweep.base)?;
         let mut warnings = Vec::new();

@@ -26,7 +26,8 @@ fn tshark(file: &str, more: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
 fn frames(file: &str) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).expect("a capture");
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize;
-    let (mut at, mut frames) = (0, Vec::new());
+    let mut at = 0;
+    let mut frames = Vec::new();
     while at < bytes.len() {
         if word(at) == 6 {
             frames.push(bytes[at + 28..at + 28 + word(at + 20)].to_vec());

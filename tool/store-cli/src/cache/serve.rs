@@ -130,7 +130,8 @@ fn items(args: &CacheArgs) -> Result<u32> {
 
 /// Raises the limit of file descriptors so that each client can have one.
 fn descriptors(clients: u32) -> Result<()> {
-    let (limit, needed) = (getrlimit(Resource::Nofile), u64::from(clients) + OTHERS);
+    let limit = getrlimit(Resource::Nofile);
+    let needed = u64::from(clients) + OTHERS;
     if limit.current.is_none_or(|current| current >= needed) {
         return Ok(());
     }

@@ -149,7 +149,8 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
     for table in lines.chunk_by(|one, next| one.value_len == next.value_len && one.port == next.port) {
-        let (port, len) = (table[0].port.name(), table[0].value_len);
+        let port = table[0].port.name();
+        let len = table[0].value_len;
         print::line(format_args!(
             "\nGETs of {} YCSB records, {len} B values, zipfian 0.99, every value checked, over {port}",
             args.records_of(len)
@@ -185,7 +186,8 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
         let all = args.value_len.iter().flat_map(|len| systems(port).map(|system| (*len, system)));
         for (link, (value_len, system)) in all.enumerate() {
             let records = args.records_of(value_len);
-            let (operations, window) = (args.gets, WINDOW);
+            let operations = args.gets;
+            let window = WINDOW;
             let plan = Plan { records, value_len, operations, window, seed: 42, inserts: 0 };
             bar.set_message(format!("{} over {}: {records} records", system.name(), port.name()));
             bar.tick();

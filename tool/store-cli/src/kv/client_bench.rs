@@ -67,7 +67,8 @@ pub fn run(target: &Target, args: &BenchArgs) -> Result<()> {
     let value_len = args.value_len.or(workload.value_len).unwrap_or(512);
     ensure!(value_len <= 1 << 20, "the workload's values have {value_len} bytes, more than 1 MiB");
     let asked = args.operations.or(workload.operations.filter(|_| args.seconds.is_none()));
-    let (operations, window) = (asked.unwrap_or(u64::MAX), args.window);
+    let operations = asked.unwrap_or(u64::MAX);
+    let window = args.window;
     let plan = Plan { records, value_len, operations, window, seed: args.seed, inserts: 0 };
     with_session!(target, plan.client(), drive(target, args, &workload, &plan))
 }
@@ -137,7 +138,8 @@ fn measure<S: KvSession>(
     // limit.
     let mut drawn = 64;
     while left > 0 && end.at.is_none_or(|at| Instant::now() < at) {
-        let (second, mut done) = (Instant::now(), 0);
+        let second = Instant::now();
+        let mut done = 0;
         let over = |now: Instant| now - second >= SECOND || end.at.is_some_and(|at| now >= at);
         while left > 0 && !over(Instant::now()) {
             let count = drawn.min(left);

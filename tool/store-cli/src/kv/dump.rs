@@ -144,7 +144,9 @@ const LONGEST_LINE: u64 = 16 << 20;
 pub fn load(session: &mut impl KvSession, path: &Path) -> Result<()> {
     let (file, name, _) = output::input(path)?;
     let mut reader = BufReader::new(file);
-    let (mut stored, mut left_out, mut line) = (0u64, 0u64, Vec::new());
+    let mut stored = 0u64;
+    let mut left_out = 0u64;
+    let mut line = Vec::new();
     for number in 1.. {
         line.clear();
         let read = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);

@@ -33,7 +33,8 @@ pub fn store_all(
     bar: &ProgressBar,
     mut store: impl FnMut(Pair<'_>) -> Result<Stored>,
 ) -> Result<(u64, u64)> {
-    let (mut loaded, mut bad) = (0, 0);
+    let mut loaded = 0;
+    let mut bad = 0;
     let ended = loop {
         let bad_line = match pairs.next_pair().with_context(|| format!("reading {name}")) {
             Err(error) => break Err(error),

@@ -117,7 +117,8 @@ fn serve<D: KvDesign>(args: &ServeArgs) -> Result<()> {
 
 /// Opens the file and returns the size of the table for its initial contents.
 fn begins_with<D: KvDesign>(args: &ServeArgs) -> Result<(Size, Option<Lines>)> {
-    let (len, most) = (args.value_len, args.max_value);
+    let len = args.value_len;
+    let most = args.max_value;
     ensure!(args.records == 0 || len <= most, "--value-len is {len}, more than --max-value allows: {most}");
     let file = args.file.as_deref().map(Lines::open).transpose()?;
     let mut contents = Contents::default();

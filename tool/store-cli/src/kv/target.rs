@@ -129,7 +129,8 @@ impl Target {
     }
 
     fn servers(&self) -> Result<Vec<RmaServerAddress>> {
-        let (credential, fingerprints) = (self.rma.credential(), &self.rma.fingerprint);
+        let credential = self.rma.credential();
+        let fingerprints = &self.rma.fingerprint;
         let addresses: Vec<&str> = self.connect.split(',').collect();
         ensure!(!fingerprints.is_empty(), "--transport rma needs --fingerprint, which the server printed");
         ensure!(

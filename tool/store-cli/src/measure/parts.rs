@@ -200,7 +200,8 @@ mod tests {
         let only = Mix { name: 'e', insert: 0, scan: 100, ..Mix::E };
         let mut parts = Parts::new(only, 50, 1);
         parts.draw(100);
-        let (mut longest, mut scans) = (0, 0);
+        let mut longest = 0;
+        let mut scans = 0;
         while let Some(mut part) = parts.next_part() {
             let mut len = 1;
             while !part.last {

@@ -231,7 +231,8 @@ mod tests {
     fn a_judged_ratio_says_whether_it_holds() {
         let row =
             |value, limit| Row::new("kv", "c", "m", "ns", &[value]).against("b", &[100.0]).within(limit);
-        let (good, bad) = (row(115.0, 1.15), row(116.0, 1.15));
+        let good = row(115.0, 1.15);
+        let bad = row(116.0, 1.15);
         assert_eq!((good.holds, good.verdict().as_str()), (Some(true), "1.15x, holds: <= 1.15x"));
         assert_eq!((bad.holds, bad.verdict().as_str()), (Some(false), "1.16x, MISSED: <= 1.15x"));
         let json: serde_json::Value = serde_json::to_value(&bad).unwrap();

@@ -68,7 +68,8 @@ impl Server {
     /// Starts a server on a link with its records loaded. The server displays its own progress.
     pub fn start(design: Design, testbed: &Testbed, link: usize, plan: &Plan) -> Result<Server> {
         let most = plan.records + plan.inserts;
-        let (keys, bytes) = ((most * 2).to_string(), memory_for(most, plan.value_len).to_string());
+        let keys = (most * 2).to_string();
+        let bytes = memory_for(most, plan.value_len).to_string();
         let words = ["serve", "kv", "--design", design.name(), "--capacity", &keys, "--memory", &bytes];
         Server::start_as(&words, testbed, link, plan)
     }
@@ -354,7 +355,8 @@ impl Driver for Drive<'_> {
     #[inline]
     fn start(&mut self, client: &mut impl Machine, nic: &mut impl PostPrism) -> Result<(), Refused> {
         let Some(part) = self.parts.next_part() else { return Ok(()) };
-        let (key, book) = (self.parts.key(part), &mut *self.book);
+        let key = self.parts.key(part);
+        let book = &mut *self.book;
         let slot = if part.reads() {
             client.get(key, nic)?
         } else {

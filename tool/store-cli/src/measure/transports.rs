@@ -16,7 +16,8 @@ use crate::transport::TransportName;
 /// Fails if the server does not start.
 pub fn start(transport: TransportName, testbed: &Testbed, link: usize, plan: &Plan) -> Result<Server> {
     let most = plan.records + plan.inserts;
-    let (keys, bytes) = ((most * 2).to_string(), memory_for(most, plan.value_len).to_string());
+    let keys = (most * 2).to_string();
+    let bytes = memory_for(most, plan.value_len).to_string();
     let words = ["serve", "kv", "--transport", transport.name(), "--capacity", &keys, "--memory", &bytes];
     Server::start_as(&words, testbed, link, plan)
 }

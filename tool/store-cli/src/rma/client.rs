@@ -170,7 +170,8 @@ pub fn write(args: &WriteArgs) -> Result<()> {
     let RegionGrant { name, .. } = args.region.of(&session)?;
     let (from, shown, _) = input(&args.file)?;
     let mut from = from.take(args.len.unwrap_or(u64::MAX));
-    let (mut piece, mut done) = (Vec::with_capacity(PIECE), 0);
+    let mut piece = Vec::with_capacity(PIECE);
+    let mut done = 0;
     loop {
         piece.clear();
         from.by_ref()

@@ -146,7 +146,8 @@ pub fn run(args: &Args) -> Result<()> {
         .transpose()?;
     if let Some(path) = &args.credentials {
         let token = token.as_ref().map(ToString::to_string);
-        let (address, fingerprint) = (server.address().to_string(), server.fingerprint().to_string());
+        let address = server.address().to_string();
+        let fingerprint = server.fingerprint().to_string();
         Credentials { address, fingerprint, token }.write(path)?;
     }
     let endpoint_address = endpoint.as_ref().map(metrics::Endpoint::address);
@@ -194,7 +195,8 @@ impl Args {
             let region = server.offers()[0].region();
             (region.id(), region.memory().len())
         };
-        let (address, fingerprint) = (server.address().to_string(), server.fingerprint().to_string());
+        let address = server.address().to_string();
+        let fingerprint = server.fingerprint().to_string();
         let token = token.map(ToString::to_string);
         let nic = context.port().endpoint.to_string();
         let rights = rights_in_words(rights);

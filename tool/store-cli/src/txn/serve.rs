@@ -77,7 +77,8 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     let ServeArgs { shard, shards, .. } = *args;
     ensure!(shard < shards, "there is no shard {shard} of {shards}: shards are counted from 0");
     args.conduct.begin()?;
-    let (context, size) = (args.port.open()?, args.shard());
+    let context = args.port.open()?;
+    let size = args.shard();
     match args.design {
         Design::PrismTx => serve(args, txn::open_prism_tx(context, &size)?),
         Design::Farm => serve(args, txn::open_farm(context, &size)?),

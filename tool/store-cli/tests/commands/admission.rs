@@ -47,9 +47,12 @@ impl Silent {
     /// Opens `count` connections and returns when all of them are connected.
     #[track_caller]
     pub fn at(address: &str, count: usize, words: &[u8]) -> Silent {
-        let (over, ready) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (ends, connected) = (Arc::clone(&over), Arc::clone(&ready));
-        let (address, words) = (address.to_owned(), words.to_vec());
+        let over = Arc::new(AtomicBool::new(false));
+        let ready = Arc::new(AtomicUsize::new(0));
+        let ends = Arc::clone(&over);
+        let connected = Arc::clone(&ready);
+        let address = address.to_owned();
+        let words = words.to_vec();
         let thread = std::thread::spawn(move || {
             let mut all: Vec<Option<TcpStream>> = (0..count).map(|_| None).collect();
             while !ends.load(Ordering::Relaxed) {

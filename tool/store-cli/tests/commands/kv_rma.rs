@@ -162,7 +162,8 @@ fn session(servers: &[&RmaServer]) -> RmaSession {
 fn one_of_two_servers_is_killed_under_load_and_no_get_fails() {
     const RECORDS: u64 = 100;
     let records = ["--records", "100", "--value-len", "64"];
-    let (mut one, other) = (RmaServer::start(&records), RmaServer::start(&records));
+    let mut one = RmaServer::start(&records);
+    let other = RmaServer::start(&records);
     let mut session = session(&[&one, &other]);
     let values = Values::fixed(64);
     let mut read = |record: u64| {
@@ -206,7 +207,8 @@ fn the_bench_puts_three_transports_beside_each_other() {
 fn tshark_sees_no_key_and_no_value_on_the_whole_interface() {
     const NAME: &str = "a-name-that-nobody-else-may-read";
     const VALUE: &str = "a-value-that-nobody-else-may-read";
-    let (server, rc) = (RmaServer::start(&[]), Server::start("farm", "udp", &[]));
+    let server = RmaServer::start(&[]);
+    let rc = Server::start("farm", "udp", &[]);
     let file = Scratch::new(b"");
     let mut tshark = Command::new("tshark");
     tshark.args(["-i", "lo", "-q", "-w", file.path(), "-a", "duration:60"]);

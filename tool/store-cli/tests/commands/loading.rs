@@ -94,7 +94,8 @@ fn each_design_takes_as_many_keys_of_mixed_lengths_as_it_was_made_for() {
 /// Regression: one key of 1,025 bytes ended `remora kv load` and dropped the rest of the file.
 #[test]
 fn a_key_or_value_that_is_too_long_is_one_bad_line() {
-    let (key, value) = ("k".repeat(1025), "v".repeat(1001));
+    let key = "k".repeat(1025);
+    let value = "v".repeat(1001);
     let lines = format!("a 1\n{key} 2\nb {value}\nc 3\nd\ne 4\n");
     let file = Scratch::new(lines.as_bytes());
     for design in DESIGNS {

@@ -36,7 +36,8 @@ impl Store {
 
     /// Returns the command that starts a replica.
     fn serve(&self, replica: usize, more: &[&str]) -> Command {
-        let (servers, replica) = (self.servers(), replica.to_string());
+        let servers = self.servers();
+        let replica = replica.to_string();
         let mut command = command(&["serve", "block", "--servers", &servers, "--replica", &replica]);
         command.args(["--design", self.design, "--port", self.port]).args(&self.more).args(more);
         command
@@ -120,7 +121,8 @@ impl Drop for Shell {
 #[track_caller]
 fn all_come_back(design: &'static str, port: &'static str) {
     let mut store = Store::begin(design, port, &["--blocks", "40"]);
-    let (mut one, mut other) = (store.client(), store.client());
+    let mut one = store.client();
+    let mut other = store.client();
     (0..40).for_each(|block| one.write(block, &format!("first {block}")));
     for replica in 0..3 {
         store.kill(replica);
@@ -262,7 +264,8 @@ fn map(addresses: &[String]) -> String {
 fn a_replica_whose_place_was_taken_is_not_used_when_it_wakes_up() {
     let mut store = Store::begin("prism-rs", "shm", &["--blocks", "16"]);
     // These clients know only the address of the old replica.
-    let (mut before, old) = (store.client(), store.servers());
+    let mut before = store.client();
+    let old = store.servers();
     before.write(3, "one");
     let sleeper = store.replicas[0].take().expect("it is there");
     let process = Pid::from_child(sleeper.child());
@@ -301,7 +304,8 @@ impl Drop for Etcd {
 impl Etcd {
     fn start() -> Etcd {
         let port = || remora_netns::free_port().expect("a port");
-        let (client, peer) = (port(), port());
+        let client = port();
+        let peer = port();
         let data = Scratch::new(b"").0.with_extension("etcd");
         let url = |port: u16| format!("http://127.0.0.1:{port}");
         let mut etcd = Command::new("etcd");

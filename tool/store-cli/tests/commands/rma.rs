@@ -72,7 +72,8 @@ impl Drop for RmaServer {
 }
 
 fn reads_writes_and_rekeys(host: &'static str) {
-    let (table, data) = (Scratch::new(b"what the region begins with"), Scratch::new(b"REGION"));
+    let table = Scratch::new(b"what the region begins with");
+    let data = Scratch::new(b"REGION");
     let rights = "read,write,rekey";
     let server = RmaServer::start(host, &["--file", table.path(), "--rights", rights, "--name", "table"]);
     assert_eq!(server.rma("read", &[]).good(), "what the region begins with");
@@ -118,7 +119,8 @@ fn through(nicd: &str, server: &RmaServer, verb: &str, more: &[&str]) -> Ended {
 #[test]
 fn a_region_of_a_daemons_nic_is_read_written_and_rekeyed_through_it() {
     let lender = Lender::start("rma", &["--port", "udp", "--rma-slots", "64"]);
-    let (table, data) = (Scratch::new(b"what the region begins with"), Scratch::new(b"REGION"));
+    let table = Scratch::new(b"what the region begins with");
+    let data = Scratch::new(b"REGION");
     let rights = ["--rights", "read,write,rekey", "--file", table.path()];
     let server = RmaServer::lent(lender.at(), &rights);
     assert_eq!(through(lender.at(), &server, "read", &[]).good(), "what the region begins with");
@@ -160,7 +162,8 @@ fn rma_attack_20_the_log_of_a_daemon_holds_no_key() {
 #[test]
 fn a_wrong_fingerprint_and_a_client_that_is_not_admitted_are_told_in_a_line() {
     let server = RmaServer::start("127.0.0.1", &[]);
-    let (address, token) = (server.fact("address"), server.fact("token"));
+    let address = server.fact("address");
+    let token = server.fact("token");
     let words = ["rma", "read", "--connect", address, "--fingerprint", ZEROS, "--token", token];
     remora(&words).one_line("has another fingerprint: take the one that the server printed");
     server.rma_as("read", &["--token", ZEROS], &[]).one_line("take the token that it printed");
@@ -177,7 +180,9 @@ fn a_wrong_fingerprint_and_a_client_that_is_not_admitted_are_told_in_a_line() {
 fn a_client_is_admitted_by_the_certificate_that_the_server_lists() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
-    let (own, other, certificate) = (path("own.pem"), path("other.pem"), path("server.pem"));
+    let own = path("own.pem");
+    let other = path("other.pem");
+    let certificate = path("server.pem");
     let first = RmaServer::start("127.0.0.1", &["--certificate", &certificate]);
     // The client's first attempt creates its certificate. The refusal contains the fingerprint.
     let refused = first.rma_as("read", &["--certificate", &own], &[]).err;
@@ -242,7 +247,9 @@ fn secrets_that_others_can_read_and_keys_that_are_none_are_refused() {
 fn a_file_of_credentials_is_all_that_a_client_needs() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
-    let (file, own, other) = (path("server.json"), path("own.pem"), path("other.json"));
+    let file = path("server.json");
+    let own = path("own.pem");
+    let other = path("other.json");
     let read = ["rma", "read", "--address", "127.0.0.1", "--len", "4", "--credentials", &file];
     let first = RmaServer::start("127.0.0.1", &["--credentials", &file]);
     assert_eq!(remora(&read).good(), "\0\0\0\0");

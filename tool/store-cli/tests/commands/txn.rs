@@ -160,10 +160,13 @@ fn nothing_is_lost_or_torn(design: &str, port: &str) {
     let shards = Shards::start(design, port, &[]);
     let keys = accounts(&shards, 4);
     let done = AtomicBool::new(false);
-    let (shards, keys, done) = (&shards, &keys[..], &done);
+    let shards = &shards;
+    let keys = &keys[..];
+    let done = &done;
     std::thread::scope(|scope| {
         let transfers = |seed: u64| {
-            let (mut shell, mut random) = (Shell::open(shards), Random::new(seed));
+            let mut shell = Shell::open(shards);
+            let mut random = Random::new(seed);
             for _ in 0..20 {
                 let from = random.below(4) as usize;
                 let to = (from + 1 + random.below(3) as usize) % 4;
@@ -171,7 +174,8 @@ fn nothing_is_lost_or_torn(design: &str, port: &str) {
             }
         };
         let looks = scope.spawn(move || {
-            let (mut shell, mut looks) = (Shell::open(shards), 0);
+            let mut shell = Shell::open(shards);
+            let mut looks = 0;
             while !done.load(Ordering::Relaxed) || looks == 0 {
                 let found = shell.snapshot(keys);
                 assert_eq!(found.iter().sum::<i64>(), 400, "a torn snapshot: {found:?}");
@@ -352,7 +356,9 @@ fn typed(shards: &Shards, lines: &str) -> String {
     let mut child = shell.spawn().expect("the binary");
     // The child now has the only other end of the terminal.
     drop(shell);
-    let (mut near, mut shown, mut buffer) = (std::fs::File::from(near), Vec::new(), [0; 4096]);
+    let mut near = std::fs::File::from(near);
+    let mut shown = Vec::new();
+    let mut buffer = [0; 4096];
     // The last byte is Ctrl-D, which ends the input.
     near.write_all(&[lines.as_bytes(), &[4]].concat()).expect("a terminal");
     while let Ok(count @ 1..) = near.read(&mut buffer) {
@@ -394,7 +400,8 @@ fn who_was_slower_is_told_so_and_begins_again() {
     for design in DESIGNS {
         let shards = Shards::start(design, "shm", &[]);
         let keys = accounts(&shards, 2);
-        let (mut one, mut other) = (Shell::open(&shards), Shell::open(&shards));
+        let mut one = Shell::open(&shards);
+        let mut other = Shell::open(&shards);
         for shell in [&mut one, &mut other] {
             assert_eq!(shell.ask("BEGIN"), "OK");
             assert_eq!(shell.number(&keys[0]), Some(100));

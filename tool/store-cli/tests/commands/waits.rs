@@ -155,7 +155,8 @@ fn what_nohup_has_a_daemon_ignore_does_not_end_it() {
 fn is_whole(capture: &Scratch) -> bool {
     let bytes = std::fs::read(&capture.0).expect("a capture");
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    let (mut at, mut last) = (0, 0);
+    let mut at = 0;
+    let mut last = 0;
     while at + 8 <= bytes.len() {
         last = word(at);
         at += word(at + 4) as usize;
@@ -184,7 +185,8 @@ fn replicas_and_shards_close_their_captures_when_a_signal_ends_them() {
     signal(server.child(), Signal::TERM);
     assert!(server.end().success() && is_whole(&capture));
 
-    let (capture, address) = (Scratch::ending(".pcapng", b""), free_addresses(1).remove(0));
+    let capture = Scratch::ending(".pcapng", b"");
+    let address = free_addresses(1).remove(0);
     let words = ["serve", "block", "--replica", "0", "--new", "--servers", &address];
     let mut starts = command(&words);
     starts.args(["--capture", capture.path()]);

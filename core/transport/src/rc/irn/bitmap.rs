@@ -121,7 +121,8 @@ impl Bitmap {
 
     /// Returns the number of set flags in `from..to`.
     fn count_range(&self, from: Seq, to: Seq) -> u32 {
-        let (mut ones, mut seq) = (0, from);
+        let mut ones = 0;
+        let mut seq = from;
         while seq < to {
             let (word, _) = self.place(seq);
             let end = (seq / 64 * 64 + 64).min(to);
@@ -153,7 +154,8 @@ mod tests {
         for size in [1, 64, 100, 128, 512] {
             let mut random = Random::new(u64::from(size));
             let mut map = Bitmap::new(size);
-            let (mut base, mut model) = (1 << 24, BTreeSet::new());
+            let mut base = 1 << 24;
+            let mut model = BTreeSet::new();
             for _ in 0..20_000 {
                 let seq = base + random.below(map.size());
                 match random.below(5) {

@@ -148,7 +148,8 @@ impl Reads {
         if number < self.next || number >= self.next + self.capacity {
             return Err(NoPlace::Invalid);
         }
-        let (mut oldest, mut acknowledged) = (self.oldest, None);
+        let mut oldest = self.oldest;
+        let mut acknowledged = None;
         while oldest + self.capacity <= number {
             // Responses that were not all sent cannot have arrived.
             let executed = self.ring[self.slot(oldest)].filter(|_| oldest < self.next);

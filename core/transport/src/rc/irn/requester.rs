@@ -290,7 +290,8 @@ impl<D: Copy> Requester<D> {
 
     #[inline(always)]
     fn describe(&self, placed: &Placed<Numbered<D>>, number: u64, seq: Seq) -> Plan {
-        let (message, mtu) = (&placed.message, self.messages.parameters.mtu);
+        let message = &placed.message;
+        let mtu = self.messages.parameters.mtu;
         let fetch = message.kind.is_fetch();
         let index = (seq - placed.first) as u32;
         let offset = index * mtu;
@@ -488,7 +489,8 @@ impl<D: Copy> Requester<D> {
     #[inline]
     fn acknowledged(&mut self, now: Instant, packet: &packet::View<'_>, counters: &mut Counters) {
         let Some(aeth) = packet.aeth() else { return };
-        let (seq, kind) = (extend(self.sender.snd_una(), packet.bth.psn), aeth.syndrome.kind());
+        let seq = extend(self.sender.snd_una(), packet.bth.psn);
+        let kind = aeth.syndrome.kind();
         match kind {
             aeth::Kind::Ack { .. } => self.arrived(now, seq + 1, None),
             _ => self.nak_arrived(now, seq, kind, packet, counters),
@@ -610,7 +612,8 @@ impl<D: Copy> Requester<D> {
         let Some(placed) = self.messages.window.get(fetch.message).copied() else { return Reaction::Nothing };
         let message = placed.message;
         let offset = (seq - fetch.first) as u32 * self.messages.parameters.mtu;
-        let (context, number) = (message.context.context, fetch.message);
+        let context = message.context.context;
+        let number = fetch.message;
         let reaction = match (message.kind, packet.atomic_ack()) {
             (Kind::Atomic { .. }, Some(ack)) => {
                 Some(Reaction::Value { context, number, value: ack.original })

@@ -575,7 +575,8 @@ impl Responder {
             }
         };
         let offset = (seq - read.first) as u32 * self.mtu;
-        let (first, last) = (seq == read.first, seq + 1 == read.end);
+        let first = seq == read.first;
+        let last = seq + 1 == read.end;
         let opcode = read_response(first, last);
         let va = va.wrapping_add(u64::from(offset));
         let kind = ReplyKind::Memory { key, va, len: (len - offset).min(self.mtu) };

@@ -151,7 +151,8 @@ impl Rto {
         } else if self.wanted {
             self.progress = self.progress.after(now.since(self.resting.max(self.progress)));
         }
-        let (rested, left_ns) = (std::mem::replace(&mut self.resting, Instant::NEVER), self.left_ns);
+        let rested = std::mem::replace(&mut self.resting, Instant::NEVER);
+        let left_ns = self.left_ns;
         self.left_ns = 0;
         if rested == Instant::NEVER || left_ns == 0 {
             return self.arm(now, in_flight);

@@ -341,7 +341,8 @@ mod tests {
                     machine.leave();
                 }
                 let Requester { sender, .. } = &machine.requester;
-                let (snd_una, snd_max) = (sender.snd_una, sender.snd_max);
+                let snd_una = sender.snd_una;
+                let snd_max = sender.snd_max;
                 let waits = machine.requester.plan(Instant(machine.now)).is_none();
                 if waits && snd_una < snd_max {
                     assert!(

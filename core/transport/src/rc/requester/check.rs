@@ -18,7 +18,8 @@ impl<D: Copy> Requester<D> {
 
     /// Asserts that the next packet belongs to the next message.
     fn check_next(&self) {
-        let (snd_nxt, next) = (self.sender.snd_nxt, self.messages.window.get(self.messages.next_message));
+        let snd_nxt = self.sender.snd_nxt;
+        let next = self.messages.window.get(self.messages.next_message);
         match next {
             None => {
                 assert_eq!(snd_nxt, self.messages.write_seq, "without a next message, every message was sent")

@@ -50,7 +50,8 @@ impl<D: Copy> Requester<D> {
         let mixed = mixed
             && self.last_conditional > self.messages.next_message
             && matches!(first.message.kind, Kind::Prism(_));
-        let (mut count, mut fetches) = (0, usize::from(first.message.kind.is_fetch()));
+        let mut count = 0;
+        let mut fetches = usize::from(first.message.kind.is_fetch());
         while count < most
             && let Some((placed, extended)) = self.follower(count as u64 + 1, mixed)
             && extended.requests(placed.message.len, mtu) == 1
@@ -60,7 +61,8 @@ impl<D: Copy> Requester<D> {
             && fits(&placed.message)
         {
             fetches += 1;
-            let (most_fetches, window) = (usize::from(max_rd_atomic), u64::from(window));
+            let most_fetches = usize::from(max_rd_atomic);
+            let window = u64::from(window);
             if self.fetches.len() + fetches > most_fetches || placed.end - self.sender.snd_una > window {
                 // An operation list is not split, unless it exceeds the limits even when nothing is
                 // outstanding.
@@ -129,7 +131,8 @@ impl<D: Copy> Requester<D> {
             else {
                 return;
             };
-            let (packets, fetch) = ((end - first) as u32, message.kind.is_fetch());
+            let packets = (end - first) as u32;
+            let fetch = message.kind.is_fetch();
             let asks = fetch || self.needs_ack_req(*end);
             counters.retransmitted_pkts += u64::from(self.sender.retransmitting());
             self.sender.sent(packets);

@@ -264,7 +264,8 @@ fn what_is_outstanding_stays_within_the_smaller_window_and_leaves_at_its_pace() 
     let settings = CongestionSettings { initial: 4.0, kind: ControlKind::Fixed, ..settings() };
     let mut executor = Executor::new(64, 4, &settings);
     executor.submit(Instant(0), read(1, 1 << 20)).unwrap();
-    let (mut now, mut times) = (Instant(0), Vec::new());
+    let mut now = Instant(0);
+    let mut times = Vec::new();
     while times.len() < 4 {
         times.extend(issue(&mut executor, now).iter().map(|_| now.0));
         now = if executor.deadline() == Instant::NEVER { break } else { executor.deadline() };

@@ -157,7 +157,8 @@ fn no_number_is_wider_than_its_bytes_say() {
     let kinds = [Operand::Immediate([0; 4]), Operand::At(8)];
     for (size, swaps) in [8, 16, 32].into_iter().flat_map(|size| [(size, true), (size, false)]) {
         for (compare, swap_add) in kinds.into_iter().flat_map(|one| kinds.map(|two| (one, two))) {
-            let (compare_mask, swap_mask) = ([0; 4], [0; 4]);
+            let compare_mask = [0; 4];
+            let swap_mask = [0; 4];
             let repr = Repr { mode: Mode::Equal, size, compare_mask, swap_mask, compare, swap_add };
             let (len, ..) = repr.emit(swaps, &mut [0; MAX_LEN]);
             assert_eq!(len, repr.len(swaps));

@@ -40,7 +40,8 @@ pub fn figures(length: &Length, bar: &ProgressBar) -> Result<Vec<Figure>> {
 
 fn alone(length: &Length, bar: &ProgressBar) -> Result<Figure> {
     let seeds = length.seeds * REPEATED;
-    let (mut rows, mut numbers) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut numbers = Vec::new();
     let mut lines = CONTROLS.map(|control| Line { name: control.name().to_owned(), values: Vec::new() });
     for senders in SENDERS {
         bar.set_message(format!("incast of {senders}"));
@@ -75,7 +76,8 @@ fn beside(length: &Length, bar: &ProgressBar) -> Result<Figure> {
     let trials = trials::run(&keys(length.seeds), length.jobs, bar, |(contender, control, seed)| {
         irn::incast(&setting(seed), contender, control, BESIDE, true)
     })?;
-    let (mut rows, mut numbers) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut numbers = Vec::new();
     let mut lines = ["request", "other flows"].map(|name| Line { name: name.into(), values: Vec::new() });
     for control in CONTROLS {
         let rct = |key| trials.get(key).map(|outcome| outcome.last_end(u64::from(BESIDE)));

@@ -146,7 +146,8 @@ pub fn signs(length: &Length, trials: &Trials) -> Vec<String> {
         for ratio in ratios(length, trials, comparison).unwrap_or_default() {
             let (mean, half) = interval(&ratio.rounds);
             let names = [comparison.who.0.name(), comparison.to.0.name()];
-            let (control, metric) = (ratio.control.name(), ratio.metric.name());
+            let control = ratio.control.name();
+            let metric = ratio.metric.name();
             let reason = known.reason(comparison.figure, names, control, metric);
             let words =
                 format!("figure {}: {}, {control}, {metric}: {mean:.3}", comparison.figure, name(comparison));

@@ -18,7 +18,9 @@ const WHO: [Contender; 2] = [Contender::Irn, Contender::RocePfc];
 
 /// Draws the figure from the runs under load.
 pub fn figure(length: &Length, trials: &Trials) -> Figure {
-    let (mut lines, mut rows, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut lines = Vec::new();
+    let mut rows = Vec::new();
+    let mut numbers = Vec::new();
     for control in CONTROLS {
         let tails = WHO.map(|contender| {
             let of_seed = |seed| trials.get((contender, control, seed))?.tail(length.warm, PACKET, PARTS);

@@ -31,7 +31,8 @@ pub fn run(
     bar: &ProgressBar,
     scenario: impl Fn(Key) -> Scenario + Sync,
 ) -> Result<Trials> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
     bar.inc_length(keys.len() as u64);
     let work = || {
         while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {

@@ -38,7 +38,8 @@ fn slower(both: &Both) -> Option<f64> {
 /// Runs the experiment and draws the figure.
 pub fn figure(length: Length) -> Figure {
     let paper = Path::simulation(0).congestion();
-    let (mut rows, mut table) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut table = Vec::new();
     for initial in INITIAL {
         let all = both(initial, length);
         table.push(line(initial, &all));
@@ -88,7 +89,9 @@ fn us(ns: Option<u64>) -> String {
 fn line(initial: f64, all: &Both) -> String {
     let least = if all.without.fair_ns().is_none() { "> " } else { "" };
     let slower = slower(all).map_or(String::new(), |times| format!(" ({least}{times:.0} times)"));
-    let (a, b, c) = (us(all.with.line_rate_ns()), us(all.with.fair_ns()), us(all.without.fair_ns()));
+    let a = us(all.with.line_rate_ns());
+    let b = us(all.with.fair_ns());
+    let c = us(all.without.fair_ns());
     format!("  {initial}: {a}, {b}, {c}{slower}; {} failures", all.with.failures)
 }
 
@@ -164,7 +167,8 @@ fn drawings(own: &Both) -> Vec<Box<dyn Drawing>> {
         points: points(0, 200 * US, |at| gigabits(own.with.rate(0, at))),
     };
     let a = vec![rate, of("cwnd, operations", 0, 200 * US, |op| op.cwnd)];
-    let (from, to) = (SECOND_NS - 50 * US, SECOND_NS + 150 * US);
+    let from = SECOND_NS - 50 * US;
+    let to = SECOND_NS + 150 * US;
     let d = vec![
         of("issue delay", from, to, |op| op.issue_delay as f64 / 1e3),
         of("remote delay", from, to, |op| op.remote_delay as f64 / 1e3),

@@ -29,7 +29,9 @@ fn size(bytes: u64) -> String {
 
 /// Runs the experiment and draws the figure.
 pub fn figure(length: Length) -> Figure {
-    let (mut lines, mut rows, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut lines = Vec::new();
+    let mut rows = Vec::new();
+    let mut numbers = Vec::new();
     for (name, class, run) in RUNS {
         let reads = length.of(300) as usize;
         let taken = LONG.map(|long| run(&Beside { long, class, reads, seed: 1 }));

@@ -12,7 +12,10 @@ const SHOWN: u32 = 64;
 
 /// Runs the experiment and draws both parts.
 pub fn figure(length: Length) -> Figure {
-    let (mut goodput, mut shown, mut rows, mut numbers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut goodput = Vec::new();
+    let mut shown = Vec::new();
+    let mut rows = Vec::new();
+    let mut numbers = Vec::new();
     for window in WINDOWS {
         let all = JITTER_US.map(|us| {
             let ns = length.of(1_000_000);

@@ -22,7 +22,9 @@ const KINDS: [(&str, Kind, WriteDebit, u64); 4] = [
 
 /// Runs the experiment and draws the figure.
 pub fn figure(length: Length) -> Figure {
-    let (mut curves, mut rows, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut curves = Vec::new();
+    let mut rows = Vec::new();
+    let mut numbers = Vec::new();
     for (name, kind, debit, rtt_ns) in KINDS {
         let loads = LOADS.iter().map(|percent| f64::from(*percent) / 100.0);
         let all = loads.map(|offered| {

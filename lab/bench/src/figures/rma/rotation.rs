@@ -19,7 +19,9 @@ pub fn figure(_: Length) -> Figure {
     let [announced, unannounced, driver] =
         [Rotation::Announced, Rotation::Unannounced, Rotation::Driver].map(|how| gap_ns(how, &cipher));
     let gaps = [announced, unannounced, driver, reconnect_gap_ns()].map(|ns| ns as f64);
-    let (mut rows, mut numbers, mut marks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut numbers = Vec::new();
+    let mut marks = Vec::new();
     for (place, ((name, paper), gap)) in WAYS.iter().zip(gaps).enumerate() {
         let case = format!("figure-14/{}", name.replace(", ", "/").replace(' ', "-").to_lowercase());
         let row = row(&case, "gap", "ns", gap);

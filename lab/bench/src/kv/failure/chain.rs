@@ -52,7 +52,8 @@ pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<()> {
     };
     let listener = Listener::bind(listen)?;
     print::line("ready");
-    let (mut loading, options) = (Loading::new(&domain, &memory)?, telling(&memory));
+    let mut loading = Loading::new(&domain, &memory)?;
+    let options = telling(&memory);
     loop {
         remora_host::wait_any(&[listener.as_fd(), loading.as_fd()], Duration::from_secs(1))?;
         loading.turn(&listener, &options)?;
@@ -84,7 +85,10 @@ impl Store for Chain {
     }
 
     fn client(&self) -> Reads {
-        let (port, address, len, table) = (self.port, self.server.address, self.len, Arc::clone(&self.table));
+        let port = self.port;
+        let address = self.server.address;
+        let len = self.len;
+        let table = Arc::clone(&self.table);
         let mut client: Option<Client> = None;
         let mut expected = vec![0; len as usize];
         Box::new(move |record| {
@@ -117,7 +121,8 @@ struct Client {
 impl Client {
     fn connect(port: PortName, address: SocketAddr, len: usize) -> Result<Client> {
         let context = port.device_on(LOOPBACK, "")?.open()?;
-        let (domain, cq) = (context.alloc_pd()?, context.create_cq(64)?);
+        let domain = context.alloc_pd()?;
+        let cq = context.create_cq(64)?;
         // The program's text allows values of up to 64 KiB.
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let reply = domain.allocate(1 << 16, access)?;

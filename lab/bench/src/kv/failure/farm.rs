@@ -41,7 +41,9 @@ impl Store for Farm {
     }
 
     fn client(&self) -> Reads {
-        let (port, address, len) = (PortArgs::plain(self.port), self.server.address.to_string(), self.len);
+        let port = PortArgs::plain(self.port);
+        let address = self.server.address.to_string();
+        let len = self.len;
         let mut session: Option<Session<FarmDesign>> = None;
         let mut expected = vec![0; len as usize];
         Box::new(move |record| {

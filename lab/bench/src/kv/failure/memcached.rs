@@ -22,7 +22,8 @@ pub struct Memcached {
 
 impl Memcached {
     pub fn new(args: &Args) -> Result<Memcached> {
-        let (records, len) = (args.records, args.value_len);
+        let records = args.records;
+        let len = args.value_len;
         Ok(Memcached { address: free_address()?, records, len, running: None })
     }
 }
@@ -67,7 +68,8 @@ impl Store for Memcached {
     }
 
     fn client(&self) -> Reads {
-        let (address, len) = (self.address, self.len);
+        let address = self.address;
+        let len = self.len;
         let mut stream: Option<TcpStream> = None;
         let mut expected = vec![0; len as usize];
         Box::new(move |record| {

@@ -112,8 +112,11 @@ fn read_on(
 ) -> Result<Outage> {
     let values = Values::fixed(plan.value_len);
     let mut seen = Outage { gap: Duration::ZERO, failed: 0 };
-    let (mut record, began) = (0, Instant::now());
-    let (mut killed, mut last, mut back) = (None::<Instant>, Instant::now(), None::<Instant>);
+    let mut record = 0;
+    let began = Instant::now();
+    let mut killed = None::<Instant>;
+    let mut last = Instant::now();
+    let mut back = None::<Instant>;
     while back.is_none_or(|back| back.elapsed() < LOAD) {
         if killed.is_none() && began.elapsed() > LOAD {
             kill()?;

@@ -23,7 +23,8 @@ fn the_path_holds_a_hundred_packets_and_the_cap_is_the_papers() {
     assert_eq!(IRN, Settings::default());
     // A window as long as the path keeps the path busy, and one of half its length does not.
     let window = |cap| goodput(Some(Settings { cap, ..IRN }), 0.0);
-    let (full, half) = (window(110), window(50));
+    let full = window(110);
+    let half = window(50);
     assert!((0.40..0.55).contains(&(half / full)), "{half} of {full}");
     // A packet of 1122 bytes has 1024 bytes of payload, and acknowledgements of at least 84 bytes share the
     // link.
@@ -56,7 +57,8 @@ fn irn_without_sack_state_or_with_go_back_n_is_worse() {
 #[test]
 fn without_bdp_fc_many_senders_lose_more_and_finish_later() {
     let run = |bdp_fc| run(&incast_scenario(Settings { bdp_fc, ..IRN }, 16, 1_024, 3)).unwrap();
-    let (with, without) = (run(true), run(false));
+    let with = run(true);
+    let without = run(false);
     assert!(with.lost > 0, "the buffer holds the packets of all senders");
     assert!(without.lost > with.lost, "{} and {} lost", without.lost, with.lost);
     assert!(without.took > with.took, "{} and {} ps", without.took, with.took);

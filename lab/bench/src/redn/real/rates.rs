@@ -83,7 +83,9 @@ impl Bench {
     fn ifs(&mut self) -> Result<f64> {
         let mut program = Program::new();
         let mut code = Code::once(&mut program, "main");
-        let (one, answer, last) = (code.var("one", 1), code.var("answer", 0), code.var("last", 0));
+        let one = code.var("one", 1);
+        let answer = code.var("answer", 0);
+        let last = code.var("last", 0);
         let values: [Location; 2] = [code.var("", 5), code.var("", 6)];
         for index in 0..IFS as usize {
             let then = Work::write(one, answer, 8);

@@ -43,9 +43,11 @@ impl Server {
         testbed: &Arc<Testbed>,
         open: impl FnOnce(&Testbed) -> Result<E> + Send + 'static,
     ) -> Result<Server> {
-        let (over, polls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let over = Arc::new(AtomicBool::new(false));
+        let polls = Arc::new(AtomicBool::new(false));
         let (ready, opened) = std::sync::mpsc::channel();
-        let (ends, serving) = (Arc::clone(&over), Arc::clone(&polls));
+        let ends = Arc::clone(&over);
+        let serving = Arc::clone(&polls);
         let testbed = Arc::clone(testbed);
         let start = move || -> Result<(Listener, E)> {
             let at = testbed.go_there()?;

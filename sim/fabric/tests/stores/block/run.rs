@@ -320,7 +320,8 @@ impl<D: Design> Run<D> {
         }
         self.incarnations += 1;
         let mut reader: Client<D> = Client::new(&mut self.world, replica, self.incarnations, 0, self.canary);
-        let (mut copied, mut next): (Vec<Copied>, u64) = (Vec::new(), 0);
+        let mut copied: Vec<Copied> = Vec::new();
+        let mut next: u64 = 0;
         for _ in 0..200_000 {
             if copied.len() == KEYS as usize {
                 break;

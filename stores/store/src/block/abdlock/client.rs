@@ -236,7 +236,9 @@ impl Client {
         flight.busy[replica] = Some(step);
         let id = self.replica_set.id(replica, step as u8, slot);
         let Some(grant) = self.replica_set.grant(replica) else { return };
-        let (config, arena, layout) = (&self.config, &self.arena, &grant.layout);
+        let config = &self.config;
+        let arena = &self.arena;
+        let layout = &grant.layout;
         let buffer = |buffer: usize, at, len| arena.sge(Client::buffer_at(config, slot, buffer) + at, len);
         let old = arena.sge(Client::lock_at(config, slot, replica), WORD);
         let nic = &mut connections.endpoint(replica);
@@ -274,7 +276,8 @@ impl Client {
 
     /// Processes the tags that were read under the lock, and decides which of the two copies is newer.
     fn tags_came(&mut self, slot: usize, replica: usize) {
-        let (layout, at) = (&self.config.layout, Client::buffer_at(&self.config, slot, 1 + replica));
+        let layout = &self.config.layout;
+        let at = Client::buffer_at(&self.config, slot, 1 + replica);
         let mut words = [0; verbs::TAGS];
         self.arena.read(at + tag_at(layout, 0), &mut words);
         let tags = [Tag(u64_at(&words, 0)), Tag(u64_at(&words, 2 * WORD))];
@@ -287,7 +290,8 @@ impl Client {
     /// Moves the operation to its next state if its answers suffice. Returns true if the block's tags are
     /// exhausted.
     fn advance(&mut self, slot: usize, now: Instant, connections: &mut impl Connections) -> bool {
-        let (quorum, client) = (self.config.quorum(), u64::from(self.config.id.get()));
+        let quorum = self.config.quorum();
+        let client = u64::from(self.config.id.get());
         let flight = &mut self.flights[slot];
         let (locks, coming) = flight.locks();
         let mut exhausted = false;
@@ -340,7 +344,9 @@ impl Client {
         let (newest, holders) = flight.newest();
         let source = holders.and(flight.values).first();
         flight.enter(State::Writing);
-        let (operation, block, known) = (flight.operation, flight.block, flight.tag);
+        let operation = flight.operation;
+        let block = flight.block;
+        let known = flight.tag;
         let newer = flight.newer[source];
         let tag = match (known, operation) {
             // An operation that begins again keeps its tag, because some replicas may have been written

@@ -115,7 +115,8 @@ impl Flight {
 
     /// Returns the next request for a replica that has no outstanding one.
     pub fn next(&self, replica: usize) -> Option<Step> {
-        let (asked, held) = (self.asked.has(replica), self.held.has(replica));
+        let asked = self.asked.has(replica);
+        let held = self.held.has(replica);
         let read = self.read.has(replica);
         let wants = self.wanted.has(replica) && !self.values.has(replica);
         let step = match self.state {

@@ -70,7 +70,8 @@ pub fn seal(sealed: &mut [u8], tag: Tag) {
 
 /// Returns true if the checksum of a copy is right. A client that dies during a WRITE leaves a torn copy.
 pub fn is_whole(layout: &Layout, block: &[u8], copy: usize) -> bool {
-    let (tag, value) = (tag_at(layout, copy), value_at(layout, copy));
+    let tag = tag_at(layout, copy);
+    let value = value_at(layout, copy);
     let end = value + layout.block_len as usize;
     let sealed = [&block[tag..tag + WORD], &block[value..end]].concat();
     u64_at(block, end) == crc64(&sealed)

@@ -20,7 +20,8 @@ fn store() -> [Membership; 3] {
 
 #[test]
 fn a_store_begins_when_all_its_replicas_are_new_and_not_before() {
-    let (mut first, mut second) = (new(0, 10), new(1, 11));
+    let mut first = new(0, 10);
+    let mut second = new(1, 11);
     second.asked(0, 10);
     assert_eq!(first.take_answers(&[second.state()]), Ok(false), "one is missing");
     assert_eq!((first.serves(), first.wanted_mark()), (Err(MembershipError::NotBegun), None));
@@ -120,7 +121,8 @@ fn who_takes_a_place_gives_none_of_the_numbers_that_were_given_there() {
 /// Replicas start, ask, receive late answers, die and restart, each time with `--new`.
 #[test]
 fn whoever_dies_while_a_store_begins_all_that_serve_are_of_one_store() {
-    let (mut begun, mut refused) = (0, 0);
+    let mut begun = 0;
+    let mut refused = 0;
     for seed in 0..3_000 {
         let mut random = Random::new(seed);
         let mut fresh = 1;

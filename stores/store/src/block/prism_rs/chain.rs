@@ -121,7 +121,8 @@ pub fn write(
         payload: Payload::Inline(&start),
         flags: QUIET,
     })?;
-    let (redirect, result) = (Some(SCRATCH + WORD as u64), Some(answers.mine));
+    let redirect = Some(SCRATCH + WORD as u64);
+    let result = Some(answers.mine);
     // `conditional` sends this operation together with those whose execution depends on it.
     nic.post_prism(&WorkRequest { conditional: true, redirect, result, ..quiet(allocate) })?;
     let result = Some(answers.old);

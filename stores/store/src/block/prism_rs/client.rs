@@ -313,7 +313,9 @@ impl Client {
         let step = if reading { READ } else { WRITE };
         let id = self.replica_set.id(replica, step, slot);
         let Some(grant) = self.replica_set.grant(replica) else { return };
-        let (config, arena, len) = (&self.config, &self.arena, grant.layout.tagged_len());
+        let config = &self.config;
+        let arena = &self.arena;
+        let len = grant.layout.tagged_len();
         let landing = |replica: usize, len| arena.sge(Client::buffer_at(config, slot, 1 + replica), len);
         let nic = &mut connections.endpoint(replica);
         let posted = if reading {
@@ -357,7 +359,9 @@ impl Client {
         connections: &mut impl Connections,
     ) -> Option<OwnedOutcome> {
         let at = Client::answers_at(&self.config, slot, replica);
-        let (old, old_address, mine) = (Tag(self.word(at)), self.word(at + WORD), self.word(at + MINE));
+        let old = Tag(self.word(at));
+        let old_address = self.word(at + WORD);
+        let mine = self.word(at + MINE);
         let flight = self.flights.get_mut(slot)?;
         flight.writing.remove(replica);
         self.sources.answered(replica);

@@ -20,7 +20,8 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         if !self.queue.has_space(1) {
             return Ok(false);
         }
-        let (at, to) = (self.ask_at(slot), self.buffer_at(slot));
+        let at = self.ask_at(slot);
+        let to = self.buffer_at(slot);
         let len = self.config.buffer_len::<L>() as u32;
         let place = Place { addr: self.arena.addr + to as u64, rkey: self.arena.key.get(), len };
         let mut request = [0; REQUEST];
@@ -61,7 +62,8 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         completion: &WorkCompletion,
         nic: &mut impl Post,
     ) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
-        let (at, len) = (self.buffer_at(slot), completion.byte_len as usize);
+        let at = self.buffer_at(slot);
+        let len = completion.byte_len as usize;
         let status = completion.imm.map_or(Status::FAILED, |imm| Ending::parse(imm).status);
         let landed = self.scratch.get_mut(..len).ok_or(Broken::Protocol)?;
         self.arena.read(at, landed);

@@ -101,7 +101,8 @@ pub(crate) fn store_fresh(region: &mut Region, offset: usize, version: u32, payl
 
 /// Changes a line in place to its next version.
 pub(crate) fn store_locked(region: &mut Region, offset: usize, payload: &[u8; PAYLOAD]) {
-    let (head, tail) = (region.load(offset), region.load(offset + 56));
+    let head = region.load(offset);
+    let tail = region.load(offset + 56);
     let line = frame(next_version(head as u32), payload);
     region.barrier();
     region.store(offset, head & !0xffff_ffff);

@@ -162,9 +162,11 @@ impl FarmTable {
         if header.hash != hash || header.key_len as usize != key.len() {
             return false;
         }
-        let (mut at, mut rest) = (OBJECT_HEADER, key);
+        let mut at = OBJECT_HEADER;
+        let mut rest = key;
         while !rest.is_empty() {
-            let (line, within) = (slot.line as usize + at / PAYLOAD, at % PAYLOAD);
+            let line = slot.line as usize + at / PAYLOAD;
+            let within = at % PAYLOAD;
             let (expected, later) = rest.split_at(rest.len().min(PAYLOAD - within));
             let mut stored = [0; PAYLOAD];
             self.extents.region.read(line * LINE + 4 + within, &mut stored[..expected.len()]);
@@ -178,9 +180,11 @@ impl FarmTable {
 
     /// Reads the key of an object into `key`.
     fn read_key(&self, slot: &FarmSlot, key: &mut [u8]) {
-        let (mut at, mut rest) = (OBJECT_HEADER, key);
+        let mut at = OBJECT_HEADER;
+        let mut rest = key;
         while !rest.is_empty() {
-            let (line, within) = (slot.line as usize + at / PAYLOAD, at % PAYLOAD);
+            let line = slot.line as usize + at / PAYLOAD;
+            let within = at % PAYLOAD;
             let (piece, later) = rest.split_at_mut(rest.len().min(PAYLOAD - within));
             self.extents.region.read(line * LINE + 4 + within, piece);
             (at, rest) = (at + piece.len(), later);
@@ -223,7 +227,8 @@ impl FarmTable {
     /// Moves a key to the next bucket, where it appears before it leaves the old one. Both joints are
     /// incremented, so a reader detects that it read one bucket after the move and the other before it.
     fn move_right(&mut self, from: SlotRef, to: SlotRef) {
-        let (mut source, mut target) = (self.load(from.line), self.load(to.line));
+        let mut source = self.load(from.line);
+        let mut target = self.load(to.line);
         target.slots[to.slot] = core::mem::take(&mut source.slots[from.slot]);
         source.right = source.right.wrapping_add(1);
         target.left = source.right;

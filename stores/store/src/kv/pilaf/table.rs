@@ -165,7 +165,8 @@ impl PilafTable {
     /// Moves the keys on the path that ends in node `at` one step towards `free`, the last one first. So a
     /// key is in its new entry before it leaves the old one. Returns the entry that becomes free.
     fn shift(&mut self, at: u16, free: u32) -> u32 {
-        let (mut at, mut free) = (at, free);
+        let mut at = at;
+        let mut free = free;
         loop {
             let Node { entry, parent } = self.search[usize::from(at)];
             self.publish(free, self.load(entry));

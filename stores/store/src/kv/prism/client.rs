@@ -302,7 +302,8 @@ impl Client {
         let flight = &mut self.flights[usize::from(place)];
         flight.state = State::Reading;
         flight.round_trips += 1;
-        let (at, asked) = (flight.at, flight.asked);
+        let at = flight.at;
+        let asked = flight.asked;
         chain::look(self.remote(at), place, asked, to, &self.arena, nic)
     }
 
@@ -410,7 +411,9 @@ impl Client {
         if flight.state != State::Reading || len > flight.asked as usize {
             return Err(Broken::Protocol);
         }
-        let (hash, operation, helps) = (flight.hash, flight.operation, flight.frozen.is_some());
+        let hash = flight.hash;
+        let operation = flight.operation;
+        let helps = flight.frozen.is_some();
         let key_at = usize::from(place) * self.config.max_key as usize;
         let key = &self.keys[key_at..key_at + flight.key_len as usize];
         let at = self.landing(place);

@@ -147,7 +147,8 @@ impl Mover {
         if self.ready.is_some() || count == self.table.places().most() {
             return;
         }
-        let (first, slots) = (self.table.places().before(count - 1), self.table.places().slots(count - 1));
+        let first = self.table.places().before(count - 1);
+        let slots = self.table.places().slots(count - 1);
         let looks = STEP.min(slots);
         let bound = (self.looked..self.looked + looks).filter(|slot| {
             let hash = self.table.word(first + slot % slots, 3);
@@ -177,7 +178,8 @@ impl Mover {
     /// Moves slots of the oldest table in use. When all are moved, no client needs to look into that table
     /// any more.
     fn proceed(&mut self, base: u32, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        let (first, slots) = (self.table.places().before(base), self.table.places().slots(base));
+        let first = self.table.places().before(base);
+        let slots = self.table.places().slots(base);
         for at in 0..WINDOW {
             if let Task::Stuck(entry) = self.tasks[at] {
                 self.tasks[at] = Task::Idle;
@@ -262,7 +264,9 @@ impl Mover {
         let Front { count, base } = self.table.front();
         for table in base + 1..count {
             let places = self.table.places();
-            let (first, slots, home) = (places.before(table), places.slots(table), places.home(table, hash));
+            let first = places.before(table);
+            let slots = places.slots(table);
+            let home = places.home(table, hash);
             let most = u64::from(super::client::MOST_PASSED).min(slots);
             for entry in (home..home + most).map(|slot| first + slot % slots) {
                 match self.table.word(entry, 3) {

@@ -66,7 +66,8 @@ pub(super) fn see(landed: &[u8], hash: u64, key: &[u8]) -> Option<SlotContent> {
     if landed.len() < BARE {
         return None;
     }
-    let (generation, bound_to) = (u64_at(landed, 0), u64_at(landed, 8));
+    let generation = u64_at(landed, 0);
+    let bound_to = u64_at(landed, 8);
     if landed.len() == BARE {
         return (generation & 1 == 0).then_some(match bound_to {
             _ if bound_to != hash && bound_to != 0 => SlotContent::Other,
@@ -81,7 +82,8 @@ pub(super) fn see(landed: &[u8], hash: u64, key: &[u8]) -> Option<SlotContent> {
     if bound_to != hash {
         return Some(SlotContent::Other);
     }
-    let (key_len, value_len) = (u32_at(landed, 16), u32_at(landed, 20));
+    let key_len = u32_at(landed, 16);
+    let value_len = u32_at(landed, 20);
     if key_len as usize != key.len() {
         return Some(SlotContent::Twin);
     }

@@ -33,7 +33,8 @@ impl Config {
     /// Returns the configuration for `keys` keys with four slots per key, so that one key in eight is not in
     /// its home slot.
     pub fn for_keys(keys: u32, hash_seed: u64) -> Config {
-        let (max_key, max_value) = (kv::MAX_KEY as u32, kv::MAX_VALUE as u32);
+        let max_key = kv::MAX_KEY as u32;
+        let max_value = kv::MAX_VALUE as u32;
         Config { slots: u64::from(keys.max(1)) * 4, tables: 1, hash_seed, max_key, max_value }
     }
 

@@ -300,7 +300,8 @@ struct Found {
 
 /// Searches all orders.
 fn search(world: &World) -> Found {
-    let (mut found, mut known) = (Found::default(), BTreeSet::new());
+    let mut found = Found::default();
+    let mut known = BTreeSet::new();
     let mut paths: Vec<Vec<Move>> = vec![Vec::new()];
     while let Some(mut path) = paths.pop() {
         let mut run = Run::new(world);

@@ -165,7 +165,8 @@ impl Client {
         flight.state = State::Helping;
         flight.round_trips += 1;
         let to = flight.at;
-        let (from, to) = (self.remote(frozen.at), self.remote(to));
+        let from = self.remote(frozen.at);
+        let to = self.remote(to);
         let old = self.arena.block.sge(self.arena.old(place), SLOT);
         let hand = SwapIds { id: Part::Move.id(place), quiet: Part::Quiet.id(place), old };
         hand.hand_over(from, &frozen.words, to, nic)?;

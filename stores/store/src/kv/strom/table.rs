@@ -181,7 +181,8 @@ impl StromTable {
     /// Moves the keys on the path that ends in node `at`, the last one first. So a key is in its later slot
     /// before it leaves the first. Returns the bucket that becomes free.
     fn shift(&mut self, at: u16, free: Bucket) -> Bucket {
-        let (mut at, mut free) = (at, free);
+        let mut at = at;
+        let mut free = free;
         while at != ROOT {
             let Node { at: from, parent, .. } = self.search[usize::from(at)];
             let stored = self.load(from.0);
@@ -368,7 +369,8 @@ mod tests {
     fn of_two_keys_with_one_hash_the_second_is_refused() {
         let mut table = table(8, 1 << 12);
         table.put(b"first", b"value").unwrap();
-        let (first, second) = (hash_key(3, b"first"), hash_key(3, b"second"));
+        let first = hash_key(3, b"first");
+        let second = hash_key(3, b"second");
         // Simulates two keys with the same hash: the second key's slot contains the first key's object under
         // the second hash.
         let at = table.locate(first).unwrap();

@@ -141,7 +141,8 @@ fn peers_that_do_not_fit_are_told_why() {
 
 fn peers_that_do_not_fit_are_told_why_by<A: Arm>() {
     let mut world = world::<A>(2, 10, 1 << 16);
-    let (hello, grant) = (world.hello, world.grant);
+    let hello = world.hello;
+    let grant = world.grant;
     let end = &mut world.wire.ends[1];
     let mut server = world.server.borrow_mut();
     let mut answer = |hello: Hello| server.accept(&hello, end).unwrap_err();

@@ -47,7 +47,8 @@ fn random_requests_never_panic_the_server() {
 fn random_requests_never_panic_the_server_by<A: Arm>() {
     let mut random = 11;
     let mut outcomes = [0; 2];
-    let (mut world, mut malformed) = (world::<A>(), 0);
+    let mut world = world::<A>();
+    let mut malformed = 0;
     for round in 0..4000 {
         if round % 8 == 0 {
             // This client reads no responses, so it may be refused after a while.

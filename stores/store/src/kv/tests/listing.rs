@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 
 /// Lists a table page by page, and calls `change` between two pages.
 fn listed<T: Table>(table: &mut T, most: usize, mut change: impl FnMut(&mut T, u32)) -> BTreeSet<Vec<u8>> {
-    let (mut cursor, mut page, mut found) = (Cursor::START, Vec::new(), BTreeSet::new());
+    let mut cursor = Cursor::START;
+    let mut page = Vec::new();
+    let mut found = BTreeSet::new();
     for number in 0..100_000 {
         list(table, cursor, most, &mut page);
         let parsed = Page::parse(&page).expect("a page");
@@ -100,7 +102,9 @@ fn a_client_lists_page_by_page<A: Arm>() {
     let mut world = World::<A>::new(config, ServerConfig::default(), 1000, 4 << 20, 5);
     let all: BTreeSet<Vec<u8>> = (0..700).map(key).collect();
     all.iter().for_each(|key| world.server.borrow_mut().table_mut().put(key, b"value").unwrap());
-    let (mut found, mut cursor, mut pages) = (BTreeSet::new(), Some(Cursor::START), 0);
+    let mut found = BTreeSet::new();
+    let mut cursor = Some(Cursor::START);
+    let mut pages = 0;
     while let Some(at) = cursor {
         world.client.list(at, world.wire.end(Side::Client)).unwrap();
         let ended = world.finish();

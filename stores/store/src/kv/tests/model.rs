@@ -138,7 +138,8 @@ fn one_mebibyte_by<A: Arm>() {
     let mut world = World::<A>::new(client, server, 16, 16 << 20, 5);
     let mut random = 9;
     for (key_len, value_len) in [(MIB, MIB), (4, MIB), (MIB, 0), (MIB - 1, MIB - 1)] {
-        let (key, value) = (bytes(&mut random, key_len), bytes(&mut random, value_len));
+        let key = bytes(&mut random, key_len);
+        let value = bytes(&mut random, value_len);
         assert_eq!(world.get(&key).outcome, Outcome::Absent);
         assert_eq!(world.put(&key, &value).outcome, Outcome::Done);
         assert_eq!(world.get(&key).value, Some(value));

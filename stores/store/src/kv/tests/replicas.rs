@@ -232,7 +232,8 @@ impl World {
     }
 
     fn attach(&mut self, server: usize) {
-        let (grant, arena) = (self.net.places[server].grant, self.net.places[server].blocks[4].clone());
+        let grant = self.net.places[server].grant;
+        let arena = self.net.places[server].blocks[4].clone();
         let client: Client<Farm, CommandSlots> = Client::with_account(config(), &grant, arena).unwrap();
         self.machine.attach(server, &grant, client, &mut self.net).unwrap();
     }

@@ -53,7 +53,8 @@ fn nothing_is_allocated() {
 fn nothing_is_allocated_by<A: Arm>() {
     for inline in [0, 256] {
         let mut world = world::<A>(8, inline, 1);
-        let (mut random, value) = (5, [9; 2000]);
+        let mut random = 5;
+        let value = [9; 2000];
         run(&mut world, &mut random, &value, 5_000);
         let mut ended = 0;
         let counted = allocation_counter::measure(|| ended = run(&mut world, &mut random, &value, 20_000));
@@ -75,7 +76,8 @@ fn completions_are_few_by<A: Arm>() {
         world.put(&number.to_le_bytes(), b"value");
     }
     world.settle();
-    let (mut completions, mut round_trips) = (0, 0);
+    let mut completions = 0;
+    let mut round_trips = 0;
     for number in 0..100u64 {
         world.client.get(&number.to_le_bytes(), &mut world.wire.ends[0]).unwrap();
         let mut done = false;
@@ -107,7 +109,8 @@ fn one_seed_one_trace() {
 fn one_seed_one_trace_by<A: Arm>() {
     let trace = |seed| -> Vec<Ended> {
         let mut world = world::<A>(8, 0, seed);
-        let (mut random, value) = (seed, [3; 2000]);
+        let mut random = seed;
+        let value = [3; 2000];
         let mut ended = Vec::new();
         while ended.len() < 500 {
             start(&mut world, &mut random, &value);

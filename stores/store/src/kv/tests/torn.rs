@@ -315,7 +315,8 @@ fn overwritten_and_used_again_by<A: Arm>() {
     assert!(first_lines_are_used_again(&history, &bench.blocks));
     let begins = [0, 0, ends[0]];
     let ends = [ends[0], ends[1], usize::MAX];
-    let (mut torn, mut found) = (0, [0; 3]);
+    let mut torn = 0;
+    let mut found = [0; 3];
     every_schedule(&bench.lookup, key, &history, A::ORDER, |seen| {
         let seen_value = seen.value.as_ref().expect("the key is never absent");
         let fill = (0..3).find(|fill| *seen_value == value(*fill as u8 + 1)).expect("a value that was put");
@@ -357,13 +358,15 @@ fn deleted_and_used_again_by<A: Arm>() {
 
 /// Fills a small table and, whenever a new key moves others, looks up every key at every moment of the move.
 fn keys_that_move_are_never_missed_by<A: Arm>() {
-    let (mut moves, mut unsure) = (0, 0);
+    let mut moves = 0;
+    let mut unsure = 0;
     for round in 0..20u32 {
         let mut bench = bench::<A>(40, 1 << 14);
         let mut keys: Vec<[u8; 8]> = Vec::new();
         for number in 0..50 {
             let key = (u64::from(round) << 32 | number).to_le_bytes();
-            let (table, index) = (&mut bench.table, bench.blocks[0].addr);
+            let table = &mut bench.table;
+            let index = bench.blocks[0].addr;
             let mut stored = Ok(());
             let history = History::of(&bench.blocks, || stored = table.put(&key, &value(number as u8)));
             let lines = history.stores.keys().filter(|addr| *addr >> 40 == index >> 40).map(|addr| addr / 64);

@@ -47,7 +47,8 @@ impl States {
             assert_eq!(table.delete(&key(number)).is_ok(), was_there);
             states.push(None);
         } else {
-            let (len, fill) = (below(&mut self.random, 300), below(&mut self.random, 256) as u8);
+            let len = below(&mut self.random, 300);
+            let fill = below(&mut self.random, 256) as u8;
             table.put(&key(number), &value(number, states.len(), Content { len, fill })).unwrap();
             states.push(Some(Content { len, fill }));
         }
@@ -71,7 +72,9 @@ fn no_wrong_value_is_returned_by<A: Arm>() {
         eager: 128,
         ..ServerConfig::default()
     };
-    let (mut torn, mut contended, mut values) = (0, 0, 0);
+    let mut torn = 0;
+    let mut contended = 0;
+    let mut values = 0;
     for seed in 0..4 {
         let mut world = World::<A>::new(client, server, KEYS as u32 * 2, 8 << 10, seed);
         let server = world.server.clone();

@@ -213,7 +213,9 @@ impl Client {
             return Err(Refused::KeyTooLong);
         }
         let hash = hash_of(key);
-        let (shard, home, key_len) = (shard as u16, reduce(hash, homes), key.len() as u32);
+        let shard = shard as u16;
+        let home = reduce(hash, homes);
+        let key_len = key.len() as u32;
         self.window.add(tx, key, Entry { shard, key_len, hash, home, ..Entry::default() })
     }
 

@@ -11,7 +11,8 @@ use crate::{Broken, Connections};
 impl Client {
     /// Acquires the locks once all keys are found.
     pub(super) fn advance(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
-        let (mut writes, mut reads) = (0, 0);
+        let mut writes = 0;
+        let mut reads = 0;
         for of in self.window.entries_of(tx) {
             let entry = &self.window.entries[of as usize];
             match entry.step {
@@ -60,7 +61,8 @@ impl Client {
     /// Composes a key's log entry in the arena, around the value that was written there. Returns the length
     /// of its record.
     fn compose(&mut self, tx: u16, of: u32) -> usize {
-        let (record, at) = (self.record(of), self.config.outgoing_at(of, self.max_pair));
+        let record = self.record(of);
+        let at = self.config.outgoing_at(of, self.max_pair);
         let bytes = &mut self.scratch[..record.len()];
         self.arena.read(at + LOG_FRONT, bytes);
         let len = record.seal(bytes);
@@ -119,7 +121,8 @@ impl Client {
         }
         let any =
             |step: Step| self.window.entries_of(tx).any(|of| self.window.entries[of as usize].step == step);
-        let (full, refused) = (any(Step::Full), any(Step::Refused));
+        let full = any(Step::Full);
+        let refused = any(Step::Refused);
         match self.window.transactions[usize::from(tx)].phase {
             Phase::Locking | Phase::Validating if full => self.unlock(tx, Outcome::TableFull, connections),
             Phase::Locking | Phase::Validating if refused => self.unlock(tx, Outcome::Aborted, connections),

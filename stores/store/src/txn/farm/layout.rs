@@ -166,7 +166,8 @@ mod tests {
             bytes.truncate(len);
             bytes
         };
-        let (old, new) = (sealed(1, 5, 56), sealed(2, 6, 40));
+        let old = sealed(1, 5, 56);
+        let new = sealed(2, 6, 40);
         assert_eq!(Record::unseal(&new).map(|record| record.version), Some(6));
         for cut in 1..new.len() {
             let torn = [&new[..cut], &old[cut..]].concat();

@@ -19,7 +19,8 @@ impl Shard {
     fn held(&self, holder: u32) -> impl Iterator<Item = Held> {
         (0..self.config.entries()).filter_map(move |entry| {
             let log = self.config.log_at(holder, entry);
-            let (number, object) = (self.word(log), self.word(log + 8));
+            let number = self.word(log);
+            let object = self.word(log + 8);
             if number == 0 || object >= self.config.keys {
                 return None;
             }

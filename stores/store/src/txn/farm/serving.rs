@@ -120,7 +120,8 @@ impl Shard {
 
     /// Returns the index in `locks` of an entry's transaction, and the index of the key in the transaction.
     fn place(&self, holder: u32, entry: u32) -> (usize, u32) {
-        let (place, key) = (entry / self.config.max_keys, entry % self.config.max_keys);
+        let place = entry / self.config.max_keys;
+        let key = entry % self.config.max_keys;
         ((holder as usize - 1) * self.config.window as usize + place as usize, key)
     }
 

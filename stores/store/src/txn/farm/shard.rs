@@ -224,7 +224,8 @@ impl Shard {
         let free = |holder: &u32| self.word(self.config.name_at(*holder)) == 0;
         let holder = (1..=self.config.clients).find(free)?;
         self.set(self.config.name_at(holder), name);
-        let (addr, rkey) = (self.memory.addr, self.memory.key);
+        let addr = self.memory.addr;
+        let rkey = self.memory.key;
         Some(Grant {
             index: Remote { addr: addr + self.config.index_at(0) as u64, rkey },
             homes: self.config.homes,

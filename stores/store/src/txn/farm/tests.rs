@@ -291,7 +291,8 @@ fn round_trips_are_counted_and_values_come_back() {
 fn at_its_bounds_it_says_so() {
     let mut net = Net::new(1);
     let mut peer = net.join(1);
-    let (tx, other) = (peer.client.begin().unwrap(), peer.client.begin().unwrap());
+    let tx = peer.client.begin().unwrap();
+    let other = peer.client.begin().unwrap();
     assert_eq!(peer.client.begin(), Err(Refused::WindowFull));
     let Peer { client, queues, .. } = &mut peer;
     assert_eq!(client.write(tx, b"k", &[0; 33], queues), Err(Refused::ValueTooLong));
@@ -321,7 +322,8 @@ fn at_its_bounds_it_says_so() {
 #[test]
 fn who_finds_a_lock_looks_again_and_gives_up_and_one_who_lost_its_version_aborts() {
     let mut net = Net::new(1);
-    let (mut one, mut two) = (net.join(1), net.join(2));
+    let mut one = net.join(1);
+    let mut two = net.join(2);
     let tx = one.client.begin().unwrap();
     one.client.write(tx, b"a", b"1", &mut one.queues).unwrap();
     net.run(&mut one);
@@ -354,7 +356,8 @@ fn an_absent_key_that_comes_before_the_commit_is_not_what_was_read() {
     // taken its index word.
     for (writes, comes) in [(false, b), (true, b), (false, c)] {
         let mut net = Net::new(1);
-        let (mut one, mut two) = (net.join(1), net.join(2));
+        let mut one = net.join(1);
+        let mut two = net.join(2);
         let tx = one.client.begin().unwrap();
         assert_eq!(net.read(&mut one, tx, b), None);
         let written = if writes { b } else { a };
@@ -406,7 +409,8 @@ fn keys_of_which_the_index_says_the_same_are_told_apart() {
 #[test]
 fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
     let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
-    let (mut happened, mut did_not) = (0, 0);
+    let mut happened = 0;
+    let mut did_not = 0;
     // A number of operations at one shard, then at the other; then one that is interrupted.
     for (first, second, how) in
         (0..600).map(|n| (n / 30, n / 3 % 10, [None, Some(How::Half), Some(How::Unserved)][n % 3]))

@@ -295,7 +295,8 @@ fn swap<S: Reachable>(
     let masked = |number: &Number| std::array::from_fn(|word| number[word] & operands.compare_mask[word]);
     let holds = operands.mode.holds(&masked(&load(&operands.compare)), &masked(&old));
     if holds {
-        let (new, mask) = (load(&operands.swap_add), operands.swap_mask);
+        let new = load(&operands.swap_add);
+        let mask = operands.swap_mask;
         for word in 0..size / 8 {
             let value = old[word] & !mask[word] | new[word] & mask[word];
             server.store(at.remote.addr + 8 * word as u64, &value.to_le_bytes());
@@ -369,7 +370,8 @@ impl<S: Reachable> Post for Endpoint<'_, S> {
             remora_nic::Operation::Write(to) => Op::Write { to: Address::direct(to), data: Ok(bytes) },
             _ => Op::Message(bytes),
         };
-        let (id, signaled) = (request.id, request.flags.signaled);
+        let id = request.id;
+        let signaled = request.flags.signaled;
         self.post(Posted { id, op, conditional: false, redirect: false, result: None, signaled });
         Ok(())
     }

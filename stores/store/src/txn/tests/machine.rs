@@ -156,7 +156,8 @@ fn where_a_shard_has_no_buffer_none_waits_at_the_client() {
 #[test]
 fn at_its_bounds_it_says_so() {
     let mut bench = Bench::new(true, 1);
-    let (tx, other) = (bench.client.begin().unwrap(), bench.client.begin().unwrap());
+    let tx = bench.client.begin().unwrap();
+    let other = bench.client.begin().unwrap();
     assert_eq!(bench.client.begin(), Err(Refused::WindowFull));
     let mut connections = bench.net.connections(0);
     let too_long = [0; 33];
@@ -248,7 +249,8 @@ fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
     let (mut net, mut clients) = two_clients();
     let home = |key: &[u8]| slot_of(key, 2);
     let keys: Vec<Vec<u8>> = (0u8..50).map(|n| vec![b'k', n]).filter(|key| home(key) == 0).take(2).collect();
-    let (a, b) = (&keys[0], &keys[1]);
+    let a = &keys[0];
+    let b = &keys[1];
     let tx = clients[0].begin().unwrap();
     clients[0].read(tx, a, &mut net.connections(0)).unwrap();
     run(&mut net, &mut clients, 0);
@@ -279,7 +281,8 @@ fn an_absent_key_that_turns_up_further_on_is_not_what_was_read() {
     let (mut net, mut clients) = two_clients();
     let keys: Vec<Vec<u8>> =
         (0u8..50).map(|n| vec![b'k', n]).filter(|key| slot_of(key, 2) == 0).take(2).collect();
-    let (a, b) = (&keys[0], &keys[1]);
+    let a = &keys[0];
+    let b = &keys[1];
     let tx = clients[0].begin().unwrap();
     clients[0].write(tx, a, b"2", &mut net.connections(0)).unwrap();
     let entry = clients[0].read(tx, b, &mut net.connections(0)).unwrap();

@@ -155,7 +155,8 @@ impl Run {
 
     /// Records the outcome of a transaction, which may be unknown for ever.
     fn record(&mut self, at: usize, outcome: Option<Outcome>) {
-        let (steps, number) = (self.steps(at), self.recorded);
+        let steps = self.steps(at);
+        let number = self.recorded;
         self.recorded += 1;
         match outcome {
             Some(Outcome::Committed(_)) => {
@@ -254,7 +255,8 @@ impl Run {
         remora_check::serializable(&self.history).map_err(|violation| violation.to_string())?;
         let died = self.programs.iter().any(|program| program.dead);
         for server in self.net.servers.iter().filter(|_| !died && world.config.rules == Rules::Proved) {
-            let (free, live) = (server.free.len(), server.live().len());
+            let free = server.free.len();
+            let live = server.live().len();
             if free + live != BUFFERS as usize {
                 return Err(format!("{free} buffers are free and {live} live"));
             }

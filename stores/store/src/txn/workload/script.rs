@@ -144,7 +144,8 @@ mod tests {
     #[test]
     fn answers_come_in_any_order_and_a_cleared_script_knows_nothing() {
         let mut script = Script::default();
-        let (one, other) = (script.read(Key::of(b"one")), script.read(Key::of(b"other")));
+        let one = script.read(Key::of(b"one"));
+        let other = script.read(Key::of(b"other"));
         script.found(other, Some(b"2"));
         assert!(!script.is_complete() && script.value(one).is_none());
         script.found(one, None);

@@ -171,7 +171,8 @@ impl Workload for SmallBank {
         }
         let [one, other] = job.customers;
         let [first, second, third] = [0, 1, 2].map(|place| SmallBank::balance(script, place));
-        let (amount, number) = (job.amount, job.number);
+        let amount = job.amount;
+        let number = job.number;
         match job.kind {
             Kind::Balance => {}
             Kind::Amalgamate => {
@@ -260,7 +261,8 @@ mod tests {
     fn the_mix_is_the_standard_one_and_nine_of_ten_go_to_hot_accounts() {
         let draws = 100_000;
         let mut bank = SmallBank::new(10_000, 0, 5);
-        let (mut counts, mut hot) = ([0u32; 6], 0);
+        let mut counts = [0u32; 6];
+        let mut hot = 0;
         for _ in 0..draws {
             let job = bank.draw();
             let kind = Kind::MIX.iter().position(|(kind, _)| *kind == job.kind).unwrap();
@@ -283,7 +285,8 @@ mod tests {
             (0..100).map(|_| bank.draw()).collect::<Vec<SmallBankJob>>()
         };
         assert_eq!(draws(1, 7), draws(1, 7));
-        let (one, other) = (draws(1, 7), draws(2, 7));
+        let one = draws(1, 7);
+        let other = draws(2, 7);
         assert!(one.iter().zip(&other).any(|(one, other)| one.kind != other.kind));
         assert!(one.iter().all(|job| job.number > 0 && other.iter().all(|two| two.number != job.number)));
     }

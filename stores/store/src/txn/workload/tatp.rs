@@ -105,7 +105,8 @@ fn key(table: u8, row: u8, start: u8, subscriber: u32) -> Key {
 }
 
 fn digits(number: u32) -> [u8; NUMBER] {
-    let (mut out, mut rest) = ([b'0'; NUMBER], number);
+    let mut out = [b'0'; NUMBER];
+    let mut rest = number;
     for digit in out.iter_mut().rev() {
         (*digit, rest) = (b'0' + (rest % 10) as u8, rest / 10);
     }
@@ -140,7 +141,8 @@ enum RowKind {
 
 impl RowKind {
     fn of(at: u64) -> (u32, RowKind) {
-        let (subscriber, place) = ((at / PLACES) as u32 + 1, (at % PLACES) as u8);
+        let subscriber = (at / PLACES) as u32 + 1;
+        let place = (at % PLACES) as u8;
         let place = match place {
             0 => RowKind::Subscriber,
             1 => RowKind::Number,
@@ -204,7 +206,8 @@ impl Tatp {
                 let (Some(whose), Some(facility)) = (script.value(0), script.value(1)) else {
                     return Step::Decline;
                 };
-                let (mut whose, mut facility) = (whose.to_vec(), facility.to_vec());
+                let mut whose = whose.to_vec();
+                let mut facility = facility.to_vec();
                 whose[BITS_AT] = whose[BITS_AT] & !1 | data as u8 & 1;
                 facility[2] = (data >> 8) as u8;
                 script.write(key(b's', 0, 0, subscriber), whose.len()).copy_from_slice(&whose);
@@ -340,7 +343,8 @@ impl Workload for Tatp {
     fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
         let (subscriber, place) = RowKind::of(at);
         let mut random = Random::new(subscriber.into());
-        let (infos, facilities) = (rows_there(&mut random), rows_there(&mut random));
+        let infos = rows_there(&mut random);
+        let facilities = rows_there(&mut random);
         value.clear();
         value.resize(place.len(), 0);
         // The random fields are different for each row.
@@ -464,7 +468,8 @@ mod tests {
     fn the_mix_and_what_it_finds_are_as_described() {
         let mut tatp = Tatp::new(2000, 2);
         let mut rows = loaded(&tatp);
-        let (mut drawn, mut done) = ([0u32; 7], [0u32; 7]);
+        let mut drawn = [0u32; 7];
+        let mut done = [0u32; 7];
         let draws = 60_000;
         for _ in 0..draws {
             let job = tatp.draw();

@@ -196,7 +196,8 @@ const DONE: WorkCompletion = WorkCompletion {
 
 /// Executes `jobs` jobs, and returns the order in which they ended.
 fn run<W: Workload>(runner: &mut Runner<W>, plain: &mut Plain, jobs: u64) -> Vec<String> {
-    let (mut now, mut ends) = (Instant(0), Vec::new());
+    let mut now = Instant(0);
+    let mut ends = Vec::new();
     runner.draw(jobs);
     while !runner.is_done() {
         now = now.after(1000);

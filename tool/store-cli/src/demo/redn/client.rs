@@ -59,7 +59,8 @@ impl Client {
     /// Creates a connection for each request in flight.
     pub fn connect(address: &str, port: &PortArgs, plan: &Plan) -> Result<Client> {
         let context = port.open()?;
-        let (domain, cq) = (context.alloc_pd()?, context.create_cq(4 * plan.window)?);
+        let domain = context.alloc_pd()?;
+        let cq = context.create_cq(4 * plan.window)?;
         let address = address.parse().context("the server's address")?;
         let lane = |_| Ok(Lane { way: Way::connect(&domain, &cq, address, PROGRAM)?, asked: Part::NONE });
         let lanes: Vec<Lane> = (0..plan.window).map(lane).collect::<Result<_>>()?;
@@ -100,7 +101,8 @@ impl Client {
     /// Measures the GETs per second with all connections in use.
     pub fn together(&mut self, gets: u64) -> Result<f64> {
         self.parts.draw(gets);
-        let (started, mut ended) = (Instant::now(), 0);
+        let started = Instant::now();
+        let mut ended = 0;
         while ended < gets {
             while !self.idle.is_empty() && self.ask()? {}
             ended += self.take()?;

@@ -43,7 +43,8 @@ pub fn run(args: &ServeArgs) -> Result<()> {
 
 /// Prints what clients need to connect: address, fingerprint and token.
 fn tell(args: &ServeArgs, server: &RmaServer, token: Option<&Token>) {
-    let (address, fingerprint) = (server.address().to_string(), server.fingerprint().to_string());
+    let address = server.address().to_string();
+    let fingerprint = server.fingerprint().to_string();
     let token = token.map(ToString::to_string);
     if args.conduct.child {
         print::line(address);
@@ -57,6 +58,7 @@ fn tell(args: &ServeArgs, server: &RmaServer, token: Option<&Token>) {
         ("token", token.unwrap_or_else(|| "none: certificates admit".to_owned())),
     ];
     print_table(["attribute", "value"], facts.into_iter().map(|(name, value)| [name.to_owned(), value]));
-    let (keys, port) = (server.keys(), server.context().port().kind);
+    let keys = server.keys();
+    let port = server.context().port().kind;
     eprintln!("serving {keys} keys as farm by 1RMA over {port} at {address}; end with Ctrl-C");
 }

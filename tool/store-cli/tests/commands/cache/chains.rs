@@ -126,7 +126,8 @@ struct Staying {
 impl Staying {
     fn connect(address: &str) -> Staying {
         let context = Device::shm().open().expect("a NIC");
-        let (domain, cq) = (context.alloc_pd().expect("a domain"), context.create_cq(16).expect("a queue"));
+        let domain = context.alloc_pd().expect("a domain");
+        let cq = context.create_cq(16).expect("a queue");
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let reply = domain.allocate(ANSWER, access).expect("memory");
         let call = Call { program: "cache".to_owned(), reply: reply.remote_memory() };

@@ -118,7 +118,8 @@ const EXPIRIES: [&str; 9] = ["0", "0", "0", "1000", "2592000", "-1", "2592001", 
 /// Returns a random command that stores a value.
 fn storing(random: &mut Random) -> Asked {
     let verb = one_of(random, &["set", "set", "add", "replace", "append", "prepend", "cas"]);
-    let (key, value) = (one_of(random, &KEYS), value(random));
+    let key = one_of(random, &KEYS);
+    let value = value(random);
     let flags = one_of(random, &["0", "0", "17", "4294967295"]);
     let expires = one_of(random, &EXPIRIES);
     let said = value.len();
@@ -207,7 +208,9 @@ fn beyond_signed(batch: &[Asked], ours: &[u8], real: &[u8]) -> Option<String> {
     let [Asked { bytes, .. }] = batch else { return None };
     let line = String::from_utf8_lossy(bytes);
     let words: Vec<&str> = line.split_whitespace().collect();
-    let (verb, key, delta) = (*words.first()?, *words.get(1)?, words.get(2)?.parse::<u64>().ok()?);
+    let verb = *words.first()?;
+    let key = *words.get(1)?;
+    let delta = words.get(2)?.parse::<u64>().ok()?;
     let now: u64 = String::from_utf8_lossy(ours).trim().parse().ok()?;
     let before = if verb == "incr" { now.wrapping_sub(delta) } else { now.wrapping_add(delta) };
     let refused = real.starts_with(b"CLIENT_ERROR cannot increment or decrement non-numeric value");
@@ -257,7 +260,8 @@ fn settle(sides: &mut [Side; 2], key: &[u8]) {
 
 #[test]
 fn random_commands_are_answered_as_memcached_answers_them() {
-    let (ours, real) = (Served::remora(&[]), Served::memcached());
+    let ours = Served::remora(&[]);
+    let real = Served::memcached();
     let mut sides = [&ours, &real].map(|server| Side { talk: server.talk(), uniques: BTreeMap::new() });
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for seed in 0..40 {

@@ -179,7 +179,8 @@ fn random_meta_commands_are_answered_as_memcached_answers_them() {
     let mut sides = [&ours, &real].map(|server| Side { talk: server.talk() });
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for seed in 0..300 {
-        let (mut random, mut before) = (Random::new(seed), Vec::new());
+        let mut random = Random::new(seed);
+        let mut before = Vec::new();
         for side in &mut sides {
             // `cas` numbers do not restart after this, so a number minus one is still above 0.
             side.talk.tell("flush_all");
@@ -229,7 +230,8 @@ fn random_meta_commands_are_answered_as_memcached_answers_them() {
 /// Compares commands whose answers contain no numbers that differ between servers.
 #[test]
 fn administration_is_answered_as_memcached_answers_it() {
-    let (ours, real) = (Served::remora(&[]), Served::memcached());
+    let ours = Served::remora(&[]);
+    let real = Served::memcached();
     for line in [
         "lru_crawler",
         "lru_crawler foo",
@@ -287,7 +289,8 @@ fn administration_is_answered_as_memcached_answers_it() {
 /// Compares `lru_crawler metadump` of the same items, without times and numbers.
 #[test]
 fn a_dump_of_all_items_is_memcacheds() {
-    let (ours, real) = (Served::remora(&[]), Served::memcached());
+    let ours = Served::remora(&[]);
+    let real = Served::memcached();
     let [ours, real] = [&ours, &real].map(|server| {
         let mut talk = server.talk();
         for (key, flags, value) in [

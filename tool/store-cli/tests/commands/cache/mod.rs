@@ -63,7 +63,8 @@ impl Served {
         command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-p", &port.to_string()]);
         command.args(more);
         let child = command.stderr(Stdio::null()).spawn().expect("memcached: `make setup` installs it");
-        let (started, address) = (Instant::now(), format!("127.0.0.1:{port}"));
+        let started = Instant::now();
+        let address = format!("127.0.0.1:{port}");
         while TcpStream::connect(&address).is_err() {
             assert!(started.elapsed() < Duration::from_secs(30), "memcached does not listen");
             std::thread::sleep(Duration::from_millis(10));

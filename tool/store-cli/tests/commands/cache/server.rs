@@ -47,7 +47,8 @@ fn more_clients_than_descriptors_are_told_with_their_limit() {
 #[test]
 fn a_client_too_many_is_told_and_gets_a_place_when_one_left() {
     let server = Served::remora(&["--clients", "2"]);
-    let (mut first, mut second) = (server.talk(), server.talk());
+    let mut first = server.talk();
+    let mut second = server.talk();
     assert_eq!(first.tell("verbosity 1"), "OK");
     assert_eq!(second.tell("verbosity 1"), "OK");
     let mut third = server.talk();
@@ -83,7 +84,8 @@ fn a_thousand_clients_at_a_time_are_served_by_one_thread() {
 #[test]
 fn a_client_that_does_not_read_stops_itself_and_nobody_else() {
     let server = Served::remora(&[]);
-    let (mut slow, mut other) = (server.talk(), server.talk());
+    let mut slow = server.talk();
+    let mut other = server.talk();
     let mut value = b"set a 0 0 1048576\r\n".to_vec();
     value.resize(value.len() + 1_048_576, b'v');
     value.extend_from_slice(b"\r\n");

@@ -86,12 +86,15 @@ fn random_arrivals_agree_with_a_map() {
     let mut random = Random::new(1);
     for _ in 0..200 {
         let mut receiver = Receiver::new(0, 64);
-        let (mut map, mut expected, mut msn) = (BTreeMap::new(), 0, 0);
+        let mut map = BTreeMap::new();
+        let mut expected = 0;
+        let mut msn = 0;
         for _ in 0..500 {
             let seq = (expected + random.below(40)).saturating_sub(random.below(12));
             let ends = [Ends::Nothing, Ends::Message, Ends::Completion][random.below(3) as usize];
             let answer = receiver.arrive(seq, ends);
-            let (behind, ahead) = (seq < expected, seq > expected);
+            let behind = seq < expected;
+            let ahead = seq > expected;
             if !behind {
                 map.entry(seq).or_insert(ends);
             }

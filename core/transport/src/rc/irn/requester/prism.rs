@@ -29,7 +29,8 @@ impl<D: Copy> Requester<D> {
         };
         let placed = self.messages.window.get(number)?;
         let Kind::Prism(extended) = placed.message.kind else { return None };
-        let (message, mtu) = (&placed.message, self.messages.parameters.mtu);
+        let message = &placed.message;
+        let mtu = self.messages.parameters.mtu;
         let index = (seq - placed.first) as u32;
         let last = seq + 1 == placed.end;
         let (opcode, ext) = headers(&extended, index == 0, last, message.len);

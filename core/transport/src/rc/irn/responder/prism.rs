@@ -109,7 +109,8 @@ impl Responder {
         if number != self.upcoming() {
             return Err(NakCode::INVALID_REQUEST);
         }
-        let (verb, flags) = (Verb::Read, Flags::NONE);
+        let verb = Verb::Read;
+        let flags = Flags::NONE;
         let request = Request { verb, flags, first: true, last: true, key, va, len, offset: 0 };
         self.begin(now, opcode, seq, &request)
     }
@@ -126,13 +127,16 @@ impl Responder {
             return Err(NakCode::INVALID_REQUEST);
         }
         if request.last {
-            let (number, nothing) = (self.upcoming(), Wanted::Value(0));
+            let number = self.upcoming();
+            let nothing = Wanted::Value(0);
             let kept = self.reads.keep(seq, number, nothing, self.sender.snd_max());
             if let Some(upto) = kept.map_err(|_| NakCode::INVALID_REQUEST)? {
                 self.answered(now, upto, None);
             }
         }
-        let (flags, offset, total) = (request.flags, request.offset + self.mtu, request.len);
+        let flags = request.flags;
+        let offset = request.offset + self.mtu;
+        let total = request.len;
         let in_progress = (!request.last).then_some(OperationInProgress { flags, offset, total });
         self.pending = Some(Pending::Prism { seq, opcode, reserved, in_progress });
         Ok(Step::Execute(Action::Prism((*request).into())))
@@ -163,7 +167,8 @@ impl Responder {
         let first = self.responses;
         self.responses += Seq::from(sent);
         self.reads.store(bytes);
-        let (msn, skipped) = (self.receiver.msn(), self.skipped as u32);
+        let msn = self.receiver.msn();
+        let skipped = self.skipped as u32;
         self.reads.executed(Some(found), first, self.responses, msn, skipped);
         self.skipped += Seq::from(reserved.saturating_sub(sent));
     }

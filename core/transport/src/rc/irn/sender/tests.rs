@@ -219,12 +219,14 @@ fn random_losses_end_and_the_rules_hold() {
     for (seed, recovery) in (0..300).zip([Recovery::Selective, Recovery::HeadOnly].into_iter().cycle()) {
         let mut random = Random::new(seed);
         let cap = 1 + random.below(64) as u32;
-        let (sacked_leave, eager) = (random.chance(1.0 / 2.0), random.chance(1.0 / 2.0));
+        let sacked_leave = random.chance(1.0 / 2.0);
+        let eager = random.chance(1.0 / 2.0);
         let settings = Settings { recovery, sacked_leave, eager, cap, ..Settings::default() };
         let (mut sender, mut receiver) =
             (Sender::new(0, &settings, cap), crate::rc::irn::Receiver::new(0, 128));
         let total = 300;
-        let (mut there, mut back): (Vec<Seq>, Vec<(Seq, Option<Seq>)>) = (Vec::new(), Vec::new());
+        let mut there: Vec<Seq> = Vec::new();
+        let mut back: Vec<(Seq, Option<Seq>)> = Vec::new();
         let mut known = BTreeSet::new();
         let mut rounds = 0;
         while sender.snd_una() < total {

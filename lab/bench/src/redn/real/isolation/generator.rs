@@ -70,7 +70,8 @@ impl Generator {
     pub fn connect(port: PortName, server: &Server) -> Result<Generator> {
         let context: Context = port.device_on(LOOPBACK, "")?.open()?;
         let domain = context.alloc_pd()?;
-        let (reads, writes) = (context.create_cq(64)?, context.create_cq(256)?);
+        let reads = context.create_cq(64)?;
+        let writes = context.create_cq(256)?;
         let answers = domain.allocate(ANSWERS, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let chain = connect(&domain, &reads, server, "get", &answers)?;
         let there = RemoteMemory::from_bytes(chain.pair.peer_private_data()).context("the table")?;
@@ -82,7 +83,8 @@ impl Generator {
 
     /// Runs one round of the reader's GETs while `writers` writers send SETs.
     pub fn round(&mut self, way: Way, writers: usize) -> Result<Seen> {
-        let (mut gets, mut sets) = (crate::histogram()?, 0_u64);
+        let mut gets = crate::histogram()?;
+        let mut sets = 0_u64;
         for number in 0..writers {
             self.set(number)?;
         }

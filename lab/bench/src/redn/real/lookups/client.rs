@@ -71,7 +71,9 @@ impl Client {
 
     /// Measures the lookups per second with all connections in use.
     pub fn together(&mut self, lookups: u64) -> Result<f64> {
-        let (began, mut asked, mut over) = (Instant::now(), 0, 0);
+        let began = Instant::now();
+        let mut asked = 0;
+        let mut over = 0;
         while over < lookups {
             while asked < lookups && !self.idle.is_empty() {
                 self.start()?;
@@ -97,7 +99,8 @@ impl Client {
         let lane = &mut self.lanes[number];
         (lane.key, lane.found, self.next) = (self.lookup.key(self.next), false, self.next + 1);
         lane.way.reply.put(0, &0_u64)?;
-        let (key, hash) = (lane.key, matches!(self.lookup, Lookup::Hash(_)));
+        let key = lane.key;
+        let hash = matches!(self.lookup, Lookup::Hash(_));
         let place = if hash { places(key, BUCKETS)[0] * BUCKET } else { LIST_AT };
         let first = self.there.addr + place;
         match self.way {
@@ -120,7 +123,8 @@ impl Client {
 
     /// Waits for completions and returns the number of lookups that ended.
     fn take(&mut self) -> Result<u64> {
-        let (mut done, mut over) = ([EMPTY; 16], 0);
+        let mut done = [EMPTY; 16];
+        let mut over = 0;
         let came = self.cq.wait(&mut done, LONG)?;
         for completion in &done[..came] {
             over += u64::from(self.ended(completion)?);

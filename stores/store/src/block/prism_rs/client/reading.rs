@@ -60,7 +60,8 @@ impl Client {
         if flight.answered.len() < self.config.quorum() {
             return None;
         }
-        let (block, newest) = (flight.block, flight.newest());
+        let block = flight.block;
+        let newest = flight.newest();
         let Some(tag) = self.next_tag(block, newest) else {
             return Some(OwnedOutcome::Other(Outcome::Exhausted));
         };

@@ -51,7 +51,8 @@ impl FarmTable {
         }
         let chains = (0..config.lines()).map(|line| found.load(line).chain);
         let blocks_used = chains.max().unwrap_or(0);
-        let (keys, version) = (runs.len() as u64, found.version);
+        let keys = runs.len() as u64;
+        let version = found.version;
         let moves = super::Moves::default();
         Some(FarmTable { index: found.index, extents, held, config, keys, moves, blocks_used, version })
     }
@@ -99,7 +100,8 @@ impl Found {
 
     /// Returns true if the slot points to a complete object of the slot's version.
     fn is_whole(&self, slot: &FarmSlot) -> bool {
-        let (first, count) = (slot.line as usize, usize::from(slot.lines));
+        let first = slot.line as usize;
+        let count = usize::from(slot.lines);
         if count == 0 || (first + count) * LINE > self.values.block().bytes.len() {
             return false;
         }
@@ -145,7 +147,8 @@ impl Found {
 
     /// Completes a hop from this bucket to the next one.
     fn join(&mut self, line: usize) {
-        let (mut left, right) = (self.load(line), self.load(line + 1));
+        let mut left = self.load(line);
+        let right = self.load(line + 1);
         let before = left;
         for slot in &mut left.slots {
             if slot.is_taken() && right.slots.contains(slot) {
@@ -203,7 +206,8 @@ mod tests {
             table.extents.region.read((slot.line as usize + line) * LINE + 4, &mut payload);
             object.extend(payload);
         }
-        let (from, len) = (OBJECT_HEADER + header.key_len as usize, header.value_len as usize);
+        let from = OBJECT_HEADER + header.key_len as usize;
+        let len = header.value_len as usize;
         Some(object[from..from + len].to_vec())
     }
 
@@ -222,7 +226,8 @@ mod tests {
         let mut table = FarmTable::new(CONFIG, index.clone(), extents.clone());
         let mut random = Random::new(7);
         let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-        let (mut deaths, mut mended) = (0, 0);
+        let mut deaths = 0;
+        let mut mended = 0;
         for turn in 0..160u32 {
             let key = format!("key{}", random.below(26)).into_bytes();
             let value = vec![turn as u8; random.below(150) as usize];
