@@ -186,8 +186,8 @@ fn every_ycsb_workload_runs_and_no_answer_is_wrong() {
 }
 
 #[test]
-#[ignore = "Redis is not among the programs that `make setup` installs: run `make setup-bench`"]
-fn every_ycsb_workload_ends_against_the_rivals_too() {
+#[ignore = "soak: needs Redis, which `make setup-bench` installs"]
+fn soak_every_ycsb_workload_ends_against_the_rivals_too() {
     for rival in ["memcached", "redis-server"] {
         let found = Command::new(rival).arg("--version").stdout(Stdio::null()).status();
         assert!(found.is_ok(), "{rival} is not installed: run `make setup-bench`");
