@@ -5,9 +5,9 @@
 use libfuzzer_sys::fuzz_target;
 use remora_import::hpcc::config::Config;
 use remora_import::hpcc::translation::{Parts, scenario};
-use remora_scenario::format::hpcc::outputs;
 use remora_import::hpcc::{cdf, flows, topology, trace};
 use remora_import::htsim;
+use remora_scenario::format::hpcc::outputs;
 use remora_scenario::format::own;
 use remora_scenario::{Read, Scenario, ScenarioError, Source};
 

@@ -4,8 +4,8 @@
 use arbitrary::Arbitrary;
 use remora_memory::Key;
 use remora_wire::irn::{Additions, fetch};
-use remora_wire::prism::operation_list::{self, Target};
 use remora_wire::prism::operands::{self, Mode, Number, Operand};
+use remora_wire::prism::operation_list::{self, Target};
 use remora_wire::prism::{Flags, SCRATCH, addresses};
 use remora_wire::{Extensions, Opcode, Psn, atomic_eth, bth, reth};
 
@@ -226,7 +226,9 @@ impl Flagged {
             bytes.resize(at + operation_list::len_of(bth.opcode, payload.len()), 0);
             let opcode = bth.opcode;
             let flags = Flags::from_bits(bth.resv7);
-            if let Some((body, _)) = operation_list::emit(opcode, flags, &target, payload.len(), &mut bytes[at..]) {
+            if let Some((body, _)) =
+                operation_list::emit(opcode, flags, &target, payload.len(), &mut bytes[at..])
+            {
                 body.copy_from_slice(&payload);
             }
         }

@@ -3,7 +3,7 @@
 use arbitrary::Arbitrary;
 use remora_cipher::Aes;
 use remora_nic::rma::{Cipher, Identity};
-use remora_wire::rma::{Body, TagSequence, Message, Nonce, TAG_LEN, header};
+use remora_wire::rma::{Body, Message, Nonce, TAG_LEN, TagSequence, header};
 
 /// The fault of a message.
 #[derive(Arbitrary, Copy, Clone, Debug, PartialEq, Eq)]

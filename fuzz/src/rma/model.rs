@@ -8,7 +8,7 @@ use remora_nic::rma::{Command, Identity, Operand, RegionKey, RegionMemory, Right
 use remora_transport::rma::{Settings, Status, WriteDebit};
 use remora_wire::frame::Start as FrameStart;
 use remora_wire::rma::{
-    Body, TagSequence, Class, Kind, MAX_OPERATION, Message, Nonce, UNIT, completion, header, request, solicit,
+    Body, Class, Kind, MAX_OPERATION, Message, Nonce, TagSequence, UNIT, completion, header, request, solicit,
 };
 
 use super::forger::{Forger, Wrong};
@@ -364,7 +364,8 @@ impl Model {
             nonce: Nonce::default(),
         };
         let text = vec![0x22; len as usize];
-        let (bytes, _) = self.forger.seal(plain, Body::None, &TagSequence::new(nonce), &key, &text, Wrong::Nothing);
+        let (bytes, _) =
+            self.forger.seal(plain, Body::None, &TagSequence::new(nonce), &key, &text, Wrong::Nothing);
         self.inject(&bytes);
     }
 
