@@ -19,7 +19,7 @@ DEEP_CHECKS = models fuzz miri
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit abuse programs doc miri fuzz fuzz-soak planted roots models dropin compat compat-full interop interop-full build install uninstall demo bench figures-irn sweeps-irn soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit start abuse programs doc docs miri fuzz fuzz-soak planted roots models dropin compat compat-full interop interop-full build install uninstall demo bench figures-irn sweeps-irn soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'

@@ -167,8 +167,12 @@ pub const FOLDERS: [(&str, &str); 8] = [
     ("core", "the NIC: pure, without clock, sockets and threads"),
 ];
 
-/// Crates outside of `lab` that a user of the NIC does not need.
-const NOT_FOR_USERS: [&str; 2] = ["tidy", "cost"];
+/// Folders whose crates a user of the NIC does not need. The simulator turns on the switches of experiments
+/// (feature `experiments`), which one build of both would turn on for everybody.
+const NOT_FOR_USERS: [&str; 2] = ["lab", "sim"];
+
+/// Crates of other folders that a user of the NIC does not need.
+const OTHERS_NOT_FOR_USERS: [&str; 2] = ["tidy", "sim-cli"];
 
 impl Layer {
     /// The crate's folder, from the root.
@@ -178,7 +182,7 @@ impl Layer {
 
     /// Returns whether a plain `cargo build` builds the crate.
     pub fn is_default(&self) -> bool {
-        self.folder != "lab" && !NOT_FOR_USERS.contains(&self.name)
+        !NOT_FOR_USERS.contains(&self.folder) && !OTHERS_NOT_FOR_USERS.contains(&self.name)
     }
 }
 
