@@ -65,9 +65,9 @@ pub enum Start {
     Search,
     /// Start a broker by this `remora` command.
     Command(PathBuf),
-    /// Run the broker as a thread of this program, which then has the address alone.
+    /// Runs the broker as a thread of this program, which then has the address alone.
     Alone,
-    /// Return an error.
+    /// Returns an error.
     Never,
 }
 

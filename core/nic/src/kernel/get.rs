@@ -65,7 +65,7 @@ impl Slot {
 pub struct Lookup {
     /// Address of the slot that the key belongs to.
     pub slot: u64,
-    /// Key of the entry.
+    /// Key whose value the kernel returns.
     pub key: u64,
 }
 

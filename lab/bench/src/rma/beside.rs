@@ -167,7 +167,7 @@ fn by_rc(client: &mut Client, beside: bool) -> Result<Delays> {
     Ok(delays)
 }
 
-/// Keeps RC's long READ going.
+/// Posts the next long READ of RC when the previous one has ended.
 fn keep_reading(end: &mut End, under_way: &mut bool, beside: bool) -> Result<()> {
     if beside && !*under_way {
         let list = [end.local.sge(0, REGION)];

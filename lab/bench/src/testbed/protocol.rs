@@ -30,14 +30,14 @@ pub struct Message {
 pub enum Command {
     /// Sleep, so that only the NICs use the core.
     Sleep,
-    /// Answer on the cache line of the line measurement.
+    /// Answers on the cache line of the line measurement.
     Line,
-    /// Answer each frame on the bare ring.
+    /// Answers each frame on the bare ring.
     Ring {
         /// The length of the answer in bytes.
         answer: usize,
     },
-    /// Answer each raw UDP frame.
+    /// Answers each raw UDP frame.
     Udp {
         /// The length of the answer in bytes.
         answer: usize,
@@ -56,16 +56,16 @@ pub enum Command {
         /// UDP port of the bench's socket.
         to: u16,
     },
-    /// Answer each raw AF_XDP frame.
+    /// Answers each raw AF_XDP frame.
     RawXdp {
         /// The length of the answer after its headers, in bytes.
         answer: usize,
         /// True if other code runs before each answer.
         works: bool,
     },
-    /// Answer with the CPU time used so far, in nanoseconds.
+    /// Answers with the CPU time used so far, in nanoseconds.
     CpuTime,
-    /// Answer with the resident memory in bytes.
+    /// Answers with the resident memory in bytes.
     Resident,
     /// Carry out a command on one of the NICs.
     Nic {
@@ -76,7 +76,7 @@ pub enum Command {
     },
     /// Carry out a command on many NICs of port udp.
     Incast(IncastCommand),
-    /// End the peer process.
+    /// Ends the peer process.
     Exit,
 }
 
@@ -97,9 +97,9 @@ pub enum NicCommand {
         /// Maximum number of outstanding READs of each connection.
         reads: u8,
     },
-    /// Close all connections but the first.
+    /// Closes all connections but the first.
     Forget,
-    /// Answer messages of the first connection.
+    /// Answers messages of the first connection.
     Echo {
         /// The length of the answer in bytes.
         answer: usize,
@@ -109,7 +109,7 @@ pub enum NicCommand {
         /// Number of buffers.
         buffers: usize,
     },
-    /// Answer calls over TCP from the memory of the NIC.
+    /// Answers calls over TCP from the memory of the NIC.
     Tcp,
     /// Carry out a command on the NIC's 1RMA.
     Rma(RmaCommand),
@@ -143,7 +143,7 @@ pub enum RmaCommand {
 /// Activity of the peer with its many NICs, from which the bench reads at the same time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IncastCommand {
-    /// Open the NICs, each with a region under this key. Answer with their UDP ports, 2 bytes each, and the
+    /// Opens the NICs, each with a region under this key. Answers with their UDP ports, 2 bytes each, and the
     /// TCP port of their connections.
     Open {
         /// Region key K_r of all regions.

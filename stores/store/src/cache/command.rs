@@ -26,13 +26,13 @@ pub enum Verb {
 pub enum Command<'a> {
     /// Store the value that follows.
     Store { verb: Verb, key: &'a [u8], flags: u32, expires: i64, len: u64 },
-    /// Remove an item.
+    /// Removes an item.
     Delete { key: &'a [u8] },
     /// Count up or down.
     Count { key: &'a [u8], delta: u64, up: bool },
     /// Change the expiry of an item.
     Touch { key: &'a [u8], expires: i64 },
-    /// Remove all items, now or later.
+    /// Removes all items, now or later.
     Flush { delay: i64 },
     /// Report statistics: their kind, and up to two arguments.
     Stats(&'a [u8], [&'a [u8]; 2]),
@@ -40,13 +40,13 @@ pub enum Command<'a> {
     Crawler(&'a [u8], Option<&'a [u8]>),
     /// Set the memory for keys and values, in mebibytes.
     MemoryLimit(u64),
-    /// End the server, with an optional mode.
+    /// Ends the server, with an optional mode.
     Shutdown(Option<&'a [u8]>),
     /// Report the version.
     Version,
     /// Accepted without effect.
     Verbosity,
-    /// Close the connection.
+    /// Closes the connection.
     Quit,
 }
 

@@ -64,7 +64,7 @@ impl Ask {
 pub enum Step {
     /// Post another round trip of READs.
     Read(Reads),
-    /// Send a request to a kernel of the server's NIC.
+    /// Sends a request to a kernel of the server's NIC.
     Ask(Ask),
     /// The value was found in the bytes that arrived last (as the lookup left them).
     Found {

@@ -19,9 +19,9 @@ const READ_ON_AT: u32 = 2;
 /// A change of the socket's joining.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Make the kernel keep trains joined.
+    /// Makes the kernel keep trains joined.
     Join,
-    /// Make the kernel cut trains. Only allowed while nothing waits to be read.
+    /// Makes the kernel cut trains. Only allowed while nothing waits to be read.
     Part,
 }
 

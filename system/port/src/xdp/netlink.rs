@@ -13,9 +13,9 @@ use rustix::io::Errno;
 pub(super) enum Ask {
     /// Get one object, which may not exist.
     One,
-    /// Get all objects of a kind.
+    /// Returns all objects of a kind.
     All,
-    /// Create an object. The answer only reports success or failure.
+    /// Creates an object. The answer only reports success or failure.
     Make,
 }
 

@@ -126,11 +126,11 @@ struct Hop {
 /// The path of a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Path {
-    /// Send the frame to this address.
+    /// Sends the frame to this address.
     Send(Mac),
-    /// Send the frame to this address, and make the kernel check that the neighbour is still reachable.
+    /// Sends the frame to this address, and makes the kernel check that the neighbour is still reachable.
     SendAndAsk(Mac, IpAddr),
-    /// Drop the frame, because the peer's MAC address is not known. If a hop is given, make the kernel
+    /// Drops the frame, because the peer's MAC address is not known. If a hop is given, makes the kernel
     /// resolve it.
     Drop(Option<IpAddr>),
     /// Hand the frame to this port itself.

@@ -113,7 +113,7 @@ impl Start {
                 )
             })?;
             if !machine.set_word(name, value) {
-                bail!("the program has no data word `{name}`");
+                bail!("the program has no data word `{name}`: name one of its data");
             }
         }
         machine.start();

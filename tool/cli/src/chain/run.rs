@@ -62,7 +62,9 @@ fn words(machine: &Machine, section: usize, offset: u64, len: u64) -> Vec<u64> {
 
 fn some(machine: &Machine, names: &[String]) -> Result<Vec<(String, Vec<u64>)>> {
     let word = |name: &String| {
-        let word = machine.word(name).with_context(|| format!("the program has no data word `{name}`"))?;
+        let word = machine
+            .word(name)
+            .with_context(|| format!("the program has no data word `{name}`: name one of its data"))?;
         Ok((name.clone(), vec![word]))
     };
     names.iter().map(word).collect()
