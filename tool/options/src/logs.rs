@@ -30,12 +30,13 @@ fn coloured() -> bool {
 /// An event format that limits repeated warnings, separately for each place in the code.
 struct Limited {
     inner: Format,
+    is_coloured: bool,
     limits: Mutex<BTreeMap<&'static str, LogLimit>>,
 }
 
 impl Limited {
     fn new(is_coloured: bool) -> Limited {
-        Limited { inner: Format::default().with_ansi(is_coloured), limits: Mutex::default() }
+        Limited { inner: Format::default().with_ansi(false), is_coloured, limits: Mutex::default() }
     }
 
     /// Returns the number of similar warnings that were left out, or `None` if this event must be left out
@@ -67,9 +68,38 @@ where
         }
         let mut line = String::new();
         self.inner.format_event(context, Writer::new(&mut line), event)?;
-        // The formatter escapes what a terminal obeys. A name with a line feed would begin a line of its own.
-        let line = line.trim_end_matches('\n').replace('\n', "\\n").replace('\r', "\\r");
-        writeln!(writer, "{line}")
+        let line = escaped(line.trim_end_matches('\n'));
+        let level = event.metadata().level();
+        match colour(*level).filter(|_| self.is_coloured) {
+            Some(colour) => {
+                let coloured = format!("\x1b[{colour}m{level}\x1b[0m");
+                writeln!(writer, "{}", line.replacen(level.as_str(), &coloured, 1))
+            }
+            None => writeln!(writer, "{line}"),
+        }
+    }
+}
+
+/// Returns the line with its control characters escaped. A name of another user's program may hold some, which
+/// would begin a line of their own or be obeyed by the terminal.
+fn escaped(line: &str) -> String {
+    line.chars().fold(String::with_capacity(line.len()), |mut text, letter| {
+        if letter.is_control() {
+            text.extend(letter.escape_default());
+        } else {
+            text.push(letter);
+        }
+        text
+    })
+}
+
+/// Returns the colour of a level as a parameter of the terminal's escape sequence; `None` leaves it uncoloured.
+fn colour(level: Level) -> Option<u8> {
+    match level {
+        Level::ERROR => Some(31),
+        Level::WARN => Some(33),
+        Level::INFO => Some(32),
+        _ => None,
     }
 }
 
@@ -116,6 +146,7 @@ mod tests {
         assert_eq!(count("out of descriptors"), LogLimit::BURST as usize, "{text}");
         assert_eq!((count("something else"), count("gets all")), (1, 20), "{text}");
     }
+
     #[test]
     fn a_name_in_a_log_line_neither_ends_the_line_nor_reaches_the_terminal_unescaped() {
         let written = Written::default();

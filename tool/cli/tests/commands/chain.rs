@@ -50,7 +50,7 @@ fn mistakes_in_a_chain_point_at_their_place() {
     assert_eq!(lines[1..], ["  | \u{20}\u{20}nopp signaled", "  |   ^"]);
     let text = Scratch::new(b"data d\n x: word 0\nqueue main\n add x+4, 1\n");
     remora(&["chain", "run", text.path()]).one_line("slot 0 of main (line 4): RemoteInvalidRequest");
-    remora(&["chain", "run", text.path(), "--set", "y=1"]).one_line("no word `y`");
+    remora(&["chain", "run", text.path(), "--set", "y=1"]).one_line("no data word `y`");
     remora(&["chain", "run", text.path(), "--send", "port=00"]).one_line("no queue `port`");
 }
 

@@ -46,7 +46,7 @@ fn unknown(all: &Command, call: &str) -> Option<String> {
         if let Some(option) = word.strip_prefix("--") {
             let name = option.split('=').next().unwrap_or_default();
             let known = at.get_arguments().find(|argument| argument.get_long() == Some(name));
-            if name != "help" && known.is_none() {
+            if !["help", "version"].contains(&name) && known.is_none() {
                 return Some(word.to_owned());
             }
             is_value = name == option && known.is_some_and(|argument| argument.get_action().takes_values());
