@@ -94,7 +94,7 @@ fn a_shell_does_what_its_lines_say_and_counts_those_that_fail() {
     assert!(out.starts_with("stored\nlight blue\ncolour\ndeleted\nget KEY"), "{out}");
     let bad = fed(&server.words("shell", &[]), b"get none\nfrobnicate\nput a b\n");
     assert!(bad.out.ends_with("stored\n") && bad.out.contains("no such key: none"), "{}", bad.out);
-    bad.one_line("2 lines did not do what they say");
+    bad.one_line("2 lines failed");
 }
 
 const WORKLOAD: &[u8] = b"# as YCSB ships it\nrecordcount=200\noperationcount=3000\nworkload=site.ycsb.workloads.CoreWorkload\nreadproportion=0.5\nupdateproportion=0.4\nscanproportion=0.05\ninsertproportion=0.05\nmaxscanlength=10\nrequestdistribution=zipfian\n";

@@ -90,7 +90,7 @@ fn a_load_is_judged_by_its_slowdowns_and_flows_that_are_missing_are_a_row() {
     sim(&["compare", &folder.path(""), "--only", "incast"])
         .one_line("the folder has no comparison named incast");
     std::fs::remove_file(folder.path("ns3-T2ms-paths.csv")).unwrap();
-    sim(&["compare", &folder.path("")]).one_line("ns3-T2ms-paths.csv is not there");
+    sim(&["compare", &folder.path("")]).one_line("ns3-T2ms-paths.csv is missing");
 }
 
 #[test]
@@ -106,5 +106,5 @@ fn what_cannot_be_compared_is_one_line_with_a_remedy() {
     std::fs::write(folder.path("htsim-one.csv"), HTSIM).unwrap();
     sim(&["compare", &folder.path(""), "--set", "switch.mmu=dirty"]).one_line("--set: switch.mmu: ");
     std::fs::remove_file(folder.path("one_intrapod.cm")).unwrap();
-    sim(&["compare", &folder.path("")]).one_line("one_intrapod.cm is not there");
+    sim(&["compare", &folder.path("")]).one_line("one_intrapod.cm is missing");
 }

@@ -32,14 +32,14 @@ fn runs_are_drawn_together_and_a_sweep_over_its_axis() {
     sim(&["plot", &folder.path("sweep"), "--axis", "transport.name"]).good();
     sim(&["plot", &folder.path("sweep"), "--axis", "mtu"]).one_line("has no axis mtu: choose one of loss, ");
     sim(&["plot", &folder.path("sweep"), &folder.path("irn")]).one_line("a sweep is drawn by itself");
-    sim(&["plot", &folder.path("irn"), "--axis", "loss"]).one_line("--axis loss is for a sweep");
+    sim(&["plot", &folder.path("irn"), "--axis", "loss"]).one_line("--axis loss is only for sweeps");
 }
 
 #[test]
 fn a_folder_that_is_no_run_is_one_line_with_a_remedy() {
     let folder = Folder::new("no-run");
     sim(&["plot", &folder.path("")])
-        .one_line("is not the folder of a run: give one that `remora sim --out` wrote");
+        .one_line("is not the folder of a run: give a folder that `remora sim --out` wrote");
     sim(&["plot", &folder.path("none")]).one_line("is not the folder of a run");
     std::fs::write(folder.path("summary.json"), "{").unwrap();
     sim(&["plot", &folder.path("")]).one_line("is not a summary: run the scenario again");
