@@ -337,7 +337,7 @@ fn lines_are_answered_one_by_one_and_errors_teach() {
         "OK",
     ];
     assert_eq!(ended.out.lines().collect::<Vec<_>>(), expected);
-    ended.one_line("7 lines did not do what they say");
+    ended.one_line("7 lines failed");
     shards.txn(&["get", "b", "c"]).good();
     shards.txn(&["get", "a"]).one_line("no such key: a");
     assert_eq!(shards.shell("BEGIN\nGET b\nCOMMIT\n").good(), "OK\nVALUE 1\nCOMMITTED\n");
@@ -454,7 +454,7 @@ fn what_is_wrong_is_said_in_one_line() {
     get(&format!("{a},{}", kv.address)).one_line(&kv.address);
     remora(&["kv", "get", "key", "--connect", a]).one_line("this is a shard of transactions");
     shards.txn(&["get", "123456789"]).one_line("more than the 8 bytes that the shards take");
-    shards.txn(&["put", "a", "1", "b"]).one_line("\"b\" has nothing behind it");
+    shards.txn(&["put", "a", "1", "b"]).one_line("\"b\" has no value");
     shards.txn(&["put", "a", "blue"]).good();
     shards.txn(&["add", "a", "1"]).one_line("a holds \"blue\", which is no number");
     shards.txn(&["add", "a", "one"]).one_line("\"one\" is not a number; it cannot be added to a");
