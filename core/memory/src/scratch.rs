@@ -14,8 +14,7 @@ use std::sync::Arc;
 /// Size in bytes of one piece of scratch, and its alignment.
 const LEN: usize = 32;
 
-/// A piece of on-NIC memory, lent until it is passed to [`Table::return_scratch`] or dropped, which has the
-/// same effect.
+/// A piece of on-NIC memory. Dropping the value gives the piece back.
 #[derive(Debug)]
 pub struct Scratch {
     /// The memory; `Some` until the value is dropped.

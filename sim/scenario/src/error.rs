@@ -110,7 +110,7 @@ pub struct Read<T> {
     pub warnings: Vec<Warning>,
 }
 
-/// Collects the warnings about a file, without repetitions and at most [`WARNINGS_MAX`].
+/// Collects the warnings about a file, without repetitions and at most `WARNINGS_MAX`.
 #[derive(Debug)]
 pub struct Warnings<'a> {
     file: &'a str,

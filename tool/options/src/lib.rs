@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`device`] | `--port` and its companions; opening the NIC |
 //! | [`number`] | parsers of numbers and sizes |
-//! | [`output`], [`print`], [`escape`], `table` | files, standard output and tables |
+//! | [`output`], [`mod@print`], [`escape`], `table` | files, standard output and tables |
 //! | [`progress`] | the progress bar |
 //! | [`ending`], [`cores`] | the signals that end a program; its CPU cores |
 //! | [`commands`], [`sibling`] | which program holds a command, and starting it |

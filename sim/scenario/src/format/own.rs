@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::error::{Read, ScenarioError, Source, Warnings};
 use crate::scenario::Scenario;
 
-/// Reads a scenario. Files that the scenario names are not opened: [`super::supply()`] puts in their
+/// Reads a scenario. Files that the scenario names are not opened: `remora_import::supply` fills in their
 /// contents.
 ///
 /// # Errors

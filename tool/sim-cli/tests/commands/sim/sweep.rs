@@ -171,7 +171,10 @@ fn what_is_no_sweep_is_one_line_with_a_remedy() {
         &SWEEP.replace("[1, 2]", &format!("[{}]", many.join(", "))),
         "asks for 10004 runs, and the limit is 10000",
     );
-    refused(&SWEEP.replace("base.toml", "none.toml"), "refers to none.toml, which is neither in the working directory");
+    refused(
+        &SWEEP.replace("base.toml", "none.toml"),
+        "refers to none.toml, which is neither in the working directory",
+    );
     refused("base = 1", "sweep.toml:1:");
     assert!(!Path::new(&folder.path("out")).exists(), "nothing has run");
     sim(&["sweep", &folder.path("none.toml")]).one_line("cannot read");
