@@ -33,4 +33,4 @@ pub mod sibling;
 mod table;
 pub mod tree;
 
-pub use table::print_table;
+pub use table::{Columns, print_table};

@@ -21,8 +21,7 @@ use remora_options::cores::{pin, two_cores};
 use remora_options::device::PortName;
 use remora_options::number::whole;
 use remora_options::output::{self, REPORT};
-use remora_options::print;
-use remora_options::{print_table, progress};
+use remora_options::{Columns, print, progress};
 use remora_service::kv::{Design, KvDesign, KvSession, Session};
 use remora_service::with_design;
 
@@ -148,18 +147,6 @@ pub fn run(args: &Args) -> Result<()> {
     if args.json {
         return Ok(());
     }
-    for table in lines.chunk_by(|one, next| one.value_len == next.value_len && one.port == next.port) {
-        let port = table[0].port.name();
-        let len = table[0].value_len;
-        print::line(format_args!(
-            "\nGETs of {} YCSB records, {len} B values, zipfian 0.99, every value checked, over {port}",
-            args.records_of(len)
-        ));
-        print_table(
-            ["system", "round trips", "median", "p99", "GETs/s (64 in flight)", "server CPU per GET"],
-            table.iter().map(cells),
-        );
-    }
     let page = args.report.join("index.html");
     output::write(&page, page::page(args, &lines)?.as_bytes())?;
     print::line(format_args!("\nThe same with pictures: {}", page.display()));
@@ -173,6 +160,21 @@ impl Args {
     }
 }
 
+/// The columns of a table, and their widths.
+const HEAD: [&str; 6] =
+    ["system", "round trips", "median", "p99", "GETs/s (64 in flight)", "server CPU per GET"];
+const COLUMNS: Columns<6> = Columns([22, 11, 10, 10, 21, 18]);
+
+/// Prints the heading of the table for one port and one value length.
+fn print_heading(args: &Args, value_len: u32, port: PortName) {
+    print::line(format_args!(
+        "\nGETs of {} YCSB records, {value_len} B values, zipfian 0.99, every value checked, over {}",
+        args.records_of(value_len),
+        port.name()
+    ));
+    COLUMNS.print(&HEAD.map(str::to_owned));
+}
+
 fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
     let systems = |port| System::all(port).filter(|system| args.transport.contains(&system.transport()));
     let tables = |port| args.value_len.len() * systems(port).count();
@@ -184,7 +186,11 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
         let tables = tables(port);
         let Some(testbed) = Testbed::open(port, cores, tables, args.port.is_some())? else { continue };
         let all = args.value_len.iter().flat_map(|len| systems(port).map(|system| (*len, system)));
+        let mut printed = None;
         for (link, (value_len, system)) in all.enumerate() {
+            if !args.json && printed.replace(value_len) != Some(value_len) {
+                bar.suspend(|| print_heading(args, value_len, port));
+            }
             let records = args.records_of(value_len);
             let operations = args.gets;
             let window = WINDOW;
@@ -204,6 +210,8 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
             let line = line(system, port, value_len, &measured);
             if args.json {
                 print::line(serde_json::to_string(&line)?);
+            } else {
+                bar.suspend(|| COLUMNS.print(&cells(&line)));
             }
             lines.push(line);
             bar.inc(1);
