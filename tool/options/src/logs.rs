@@ -80,8 +80,8 @@ where
     }
 }
 
-/// Returns the line with its control characters escaped. A name of another user's program may hold some, which
-/// would begin a line of their own or be obeyed by the terminal.
+/// Returns the line with its control characters escaped. A name of another user's program may hold some,
+/// which would begin a line of their own or be obeyed by the terminal.
 fn escaped(line: &str) -> String {
     line.chars().fold(String::with_capacity(line.len()), |mut text, letter| {
         if letter.is_control() {
@@ -93,7 +93,7 @@ fn escaped(line: &str) -> String {
     })
 }
 
-/// Returns the colour of a level as a parameter of the terminal's escape sequence; `None` leaves it uncoloured.
+/// Returns the colour of a level as a parameter of the terminal's escape sequence, or `None` for no colour.
 fn colour(level: Level) -> Option<u8> {
     match level {
         Level::ERROR => Some(31),
