@@ -143,18 +143,18 @@ pub(crate) enum Request {
 /// A broker's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerFacts {
-    /// Its process, as it sees itself.
+    /// Process id of the broker in its own PID namespace.
     pub pid: u32,
     /// User that owns the process.
     pub uid: u32,
-    /// The first of its addresses, with RoCE's UDP port.
+    /// First address of the broker, with RoCE's UDP port.
     #[serde(with = "address")]
     pub address: SocketAddr,
-    /// Addresses whose sockets it has bound.
+    /// Number of addresses whose sockets the broker has bound.
     pub bound: u16,
-    /// It reads the only socket and hands frames over, since the kernel cannot steer.
+    /// True if the broker reads the only socket and forwards frames, because the kernel cannot steer them.
     pub relays: bool,
-    /// It is a thread of the one program that has the address.
+    /// True if the broker is a thread of the only program at the address.
     pub alone: bool,
     /// Programs that have a QPN range.
     pub programs: u16,
@@ -168,7 +168,7 @@ pub struct BrokerFacts {
 pub struct ProgramFacts {
     /// The range, 1 to 127.
     pub range: u8,
-    /// Its process; 0: in a pid namespace that the broker cannot see into.
+    /// Process id of the program; 0 if the program is in a PID namespace that the broker cannot see.
     pub pid: u32,
     /// User that owns the process.
     pub uid: u32,

@@ -23,40 +23,40 @@ const VERSION: u8 = 1;
 pub struct RegionGrant {
     /// The region's name.
     pub name: String,
-    /// What the client may do with it.
+    /// Rights of the client on the region.
     pub rights: Rights,
-    /// Where it is, and its keys.
+    /// Address of the region and the client's keys.
     pub grant: Grant,
 }
 
-/// What a client says first.
+/// First message of a client: the request for its grants.
 #[derive(PartialEq, Eq)]
 pub struct GrantRequest {
-    /// Who it is; its NIC has this address.
+    /// Identity of the client, with the address of its NIC.
     pub client: Client,
-    /// It stays for announcements.
+    /// True if the client stays connected for announcements.
     pub follow: bool,
-    /// Its token, or nothing.
+    /// Token of the client; empty if it has none.
     pub token: Zeroizing<Vec<u8>>,
 }
 
-/// What a server says.
+/// Message of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GrantReply {
-    /// The program above answers.
+    /// Answer of the program that uses the grant server.
     Call(Vec<u8>),
-    /// All regions. `follows`: announcements will come.
+    /// Grants of all regions.
     Grants {
-        /// The server has the capacity for the client to stay.
+        /// True if the client may stay connected; announcements then follow.
         follows: bool,
         /// Grants of the regions.
         grants: Vec<RegionGrant>,
     },
-    /// A region will have another key in so many milliseconds, with which this is the grant.
+    /// Announces that a region's key changes after this time, with the grant under the new key.
     Announcement(Duration, RegionGrant),
     /// The credential is not known.
     NotAdmitted,
-    /// The client's connection comes from this address, which its NIC has not.
+    /// The client's connection comes from this address, which is not the address of its NIC.
     Translated(Address),
 }
 
@@ -65,17 +65,17 @@ const GRANTS: u8 = 2;
 const ANNOUNCEMENT: u8 = 3;
 const NOT_ADMITTED: u8 = 4;
 const TRANSLATED: u8 = 5;
-/// A message of the program above, either way; its bytes follow.
+/// A message between the programs that use both ends; its bytes follow.
 const CALL: u8 = 6;
-/// A client asks for its grants anew.
+/// A client requests new grants.
 const RENEW: u8 = 7;
 
-/// What a client says once it has its grants.
+/// Message of a client that has its grants.
 #[derive(PartialEq, Eq, Debug)]
 pub enum ClientMessage {
-    /// To the program above.
+    /// A message to the program that uses the grant server.
     Call(Vec<u8>),
-    /// All grants under the present keys.
+    /// A request for all grants under the present keys.
     Renew,
 }
 

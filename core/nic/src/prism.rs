@@ -136,9 +136,9 @@ impl Prism {
         self.released
     }
 
-    /// Handles the deadline: the peer has been silent for so long that it retransmits nothing. `forget` drops
-    /// the responses that the responder keeps. It returns two flags: the responses are gone; if not, try
-    /// again later.
+    /// Handles the deadline after which a silent peer no longer retransmits. `forget` drops the responses
+    /// that the responder keeps, and returns two flags: whether the responses are gone, and otherwise whether
+    /// to try again later.
     pub fn expire(&mut self, now: Instant, lists: &mut FreeLists, forget: impl FnOnce() -> (bool, bool)) {
         if now < self.released {
             return;

@@ -28,7 +28,7 @@ const OPERANDS: u64 = 4;
 const PAIR: u64 = 8 + 512;
 /// A value, and the tag or the lock's neighbour before it (§7.2, §7.3).
 const TAGGED: u64 = 8 + 512;
-/// What the two designs keep beside that here, since the paper does not say
+/// Additional bytes that the two designs keep in this implementation, because the paper gives no layout
 /// (`docs/internals/stores/key-value.md`):
 /// before PRISM-KV's
 /// objects, a slot of its table, an entry of Pilaf's, and before a call's question or answer.

@@ -23,7 +23,7 @@ pub struct StromFpga {
     pub read: Constant,
     /// A command of the host on its way to the NIC, or bytes of the NIC's to the host's memory.
     pub post: Constant,
-    /// One-way latency of the cable.
+    /// Latency of the cable in a single direction.
     pub network: Constant,
     /// The Ethernet core on one way, sending and receiving together.
     pub mac: Constant,

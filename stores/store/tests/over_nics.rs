@@ -33,7 +33,7 @@ const MTU: usize = 1024;
 struct Link {
     frames: VecDeque<Vec<u8>>,
     random: Random,
-    /// One frame per this number is lost; 0 for none.
+    /// Number of frames of which one is lost; 0 loses none.
     loss: u64,
     lost: u64,
 }

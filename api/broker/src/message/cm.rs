@@ -121,10 +121,10 @@ pub struct Posted {
 pub(crate) enum CmReply {
     /// The communication manager accepts the program's requests.
     Opened,
-    /// With the socket.
+    /// The identifier of a new event channel, sent with its socket.
     Channel(u32),
     Id(u64),
-    /// Where the id is bound; with `Listen`, too.
+    /// Address to which the id is bound; also the reply to `Listen`.
     Bound(#[serde(with = "super::ip_port")] SocketAddr),
     Done,
     /// The errno of the failure.

@@ -39,7 +39,7 @@ pub enum IdEventKind {
         /// The transport service of both queue pairs.
         #[serde(with = "super::service")]
         service: ConnectedService,
-        /// What the peer proposes.
+        /// Connection parameters that the peer proposes.
         #[serde(with = "SentParam")]
         param: ConnParam,
     },

@@ -67,7 +67,7 @@ fn mapped(ip: IpAddr) -> [u8; 16] {
 pub struct TenantFacts {
     /// The user id of its programs.
     pub uid: u32,
-    /// Its name; empty for a tenant that ends with its program.
+    /// Name of the tenant; empty if the tenant ends with its program.
     #[serde(with = "Text::<MAX_NAME>")]
     pub name: String,
     /// True while a program is attached.
@@ -140,7 +140,7 @@ pub(crate) struct Deploy {
 /// The source of a part of a code region.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum CodeOf {
-    /// Of the fresh memory: offset and length in bytes.
+    /// Offset and length in bytes of newly allocated memory.
     Memory(u64, u64),
     /// All slots of this queue pair's send queue.
     Pair(u32),
@@ -163,7 +163,7 @@ pub(crate) struct CreatePortal {
     pub domain: u32,
     pub cq: u32,
     pub slots: u16,
-    /// Its commands are of the bulk class only.
+    /// True if all commands of the portal are in the bulk class.
     pub bulk_only: bool,
 }
 
@@ -250,7 +250,7 @@ pub(crate) enum Request {
     },
     Deploy(Deploy),
     RemoveKernel(u32),
-    /// Who is this program for servers of 1RMA?
+    /// Requests the identity that this program has at servers of 1RMA.
     Identify,
     RegisterRma(RegisterRma),
     /// Of this RegionId, as the next two.
@@ -347,7 +347,7 @@ pub(crate) enum Reply {
     RmaKey(#[serde(with = "key")] RegionKey),
     /// With the memory of its ring.
     Portal(PortalFacts),
-    /// One of the tenants; `Nothing` ends the list.
+    /// A tenant in the list of tenants; `Nothing` ends the list.
     Tenant(TenantFacts),
 }
 

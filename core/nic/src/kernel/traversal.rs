@@ -21,7 +21,7 @@ const EXTENDED: usize = 40;
 /// The location of an element's successors.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
-    /// One next-pointer (Table 2), as in a list or in the overflow list of a hash table.
+    /// An element has a single next-pointer (Table 2), as in a list or in the overflow list of a hash table.
     #[default]
     List,
     /// Consecutive pointers from the next-pointer's position on. Pointer k is followed if k of the element's

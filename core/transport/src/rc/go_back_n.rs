@@ -14,7 +14,7 @@ pub(super) struct Sender {
     pub snd_una: Seq,
     /// Next PSN to send; less than `snd_max` while retransmitting.
     pub snd_nxt: Seq,
-    /// One past the largest PSN ever sent.
+    /// The PSN after the largest PSN ever sent.
     pub snd_max: Seq,
     /// Value of `snd_una` at the last go-back caused by a NAK, so that one gap causes one go-back.
     returned_at: Option<Seq>,

@@ -11,7 +11,7 @@ use crate::{Counters, Instant, Status};
 pub(super) struct Messages<D> {
     pub parameters: Parameters,
     pub window: Window<D>,
-    /// One past the PSN of the last submitted request packet.
+    /// The PSN after the last submitted request packet.
     pub write_seq: Seq,
     /// Number of the message that contains the next packet in order.
     pub next_message: u64,

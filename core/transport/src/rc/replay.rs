@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub credits: u8,
     /// First PSN of the current answer; larger than `first` if only the tail of a READ is repeated.
     pub from: Seq,
-    /// One past the last PSN of the current answer.
+    /// The PSN after the last one of the current answer.
     pub until: Seq,
     /// PSN of the next response packet.
     pub next: Seq,
@@ -53,7 +53,7 @@ pub(super) struct Replay {
     floor: u64,
     /// Answers that do not fit an entry, one per slot; empty unless the peer agreed on PRISM.
     kept: Box<[[u8; KEPT]]>,
-    /// One past the last PRISM entry whose answer is a value instead of memory.
+    /// The position after the last PRISM entry whose answer is a value instead of memory.
     valued: u64,
 }
 

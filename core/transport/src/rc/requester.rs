@@ -89,13 +89,14 @@ pub enum Reaction<D> {
 pub struct Requester<D> {
     messages: Messages<D>,
     sender: Sender,
-    /// One past the PSN of the last response, for each READ and atomic that was sent and is not fully
+    /// The PSN after the last response, for each READ and atomic that was sent and is not fully
     /// answered, oldest first.
     fetches: VecDeque<Seq>,
     since_ack_req: u32,
     ack_req_every: u32,
     retries: u8,
-    /// One past the last packet in flight that requested an ACK. At most `snd_una` if the peer owes no ACK.
+    /// The PSN after the last packet in flight that requested an ACK. At most `snd_una` if the peer owes no
+    /// ACK.
     ack_req_end: Seq,
     /// Expiration of the ACK timer. If the peer owes no ACK, the timer only checks why no packet has
     /// requested one (`ack_timer.rs`).

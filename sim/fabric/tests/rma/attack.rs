@@ -14,7 +14,7 @@ use remora_wire::rma::{Body, Class, Kind, MAX_AAD, Message, Nonce, TAG_LEN, TagS
 
 use crate::bed::{Bed, CLIENT, SERVER};
 
-/// Settings with timeouts so long that an attacker has time for everything.
+/// Settings with timeouts of seconds, so that none ends an operation during an attack.
 pub fn patient() -> Settings {
     Settings {
         dispatch_timeout: 10_000_000,

@@ -52,7 +52,7 @@ struct Client<C> {
     late: Option<Instant>,
 }
 
-/// What is known of the liveness of a client. The end of its TCP connection reveals most clients that leave
+/// The last known liveness of a client. The end of its TCP connection reveals most clients that leave
 /// or die. In other cases, as when a machine fails, its NIC must be probed.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Life {

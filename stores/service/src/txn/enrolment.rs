@@ -15,7 +15,7 @@ use crate::error::{Context as _, Result, bail, ensure};
 
 /// The connections to the shards, before the machine gets the queue pairs.
 pub struct Shards<'a> {
-    /// One queue pair per shard.
+    /// The queue pairs, one per shard.
     pub pairs: &'a mut [QueuePair<Ready>],
     /// The completion queue of all queue pairs.
     pub cq: &'a mut CompletionQueue,

@@ -125,7 +125,7 @@ impl Answer {
 pub struct Peer {
     pair: QueuePair<Ready>,
     cq: CompletionQueue,
-    /// One buffer for questions, and one for answers.
+    /// A buffer for questions and a buffer for answers.
     memory: MemoryRegion,
 }
 

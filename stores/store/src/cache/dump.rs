@@ -16,7 +16,7 @@ const LINE: usize = 3 * MAX_KEY + 250;
 #[derive(Copy, Clone)]
 pub struct Dump {
     place: u32,
-    /// One bit per requested class.
+    /// Bitmap of the requested classes.
     classes: u64,
     form: Form,
 }

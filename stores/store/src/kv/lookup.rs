@@ -4,7 +4,7 @@ use super::session::{Design, Grant};
 use remora_nic::Remote;
 use remora_nic::kernel::Status;
 
-/// One READ of a lookup.
+/// A single READ of a lookup.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     /// Remote address and key.

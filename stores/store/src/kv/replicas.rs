@@ -57,7 +57,7 @@ impl<N: PostPrism> PostPrism for Routed<'_, N> {
     }
 }
 
-/// One of the servers.
+/// A server of the replicated table.
 struct Replica<L: Lookup> {
     /// The client; `None` while the server is not connected.
     client: Option<Client<L, CommandSlots>>,
@@ -84,7 +84,7 @@ impl<L: Lookup> Replica<L> {
 struct Pending {
     operation: Operation,
     key_len: u32,
-    /// One bit per server that has not answered. 0 for a GET that waits for a server.
+    /// Bitmap of the servers that have not answered. 0 for a GET that waits for a server.
     parts: u64,
     /// The combined answers of the servers so far.
     outcome: Option<Outcome<'static>>,

@@ -129,7 +129,7 @@ pub struct Welcome {
     pub incarnations: u64,
     /// The limits for clients, the same at all shards.
     pub limits: Limits,
-    /// Where the shard's memory is, and the limits of this client.
+    /// Address of the shard's memory, and the limits of this client.
     pub granted: Granted,
 }
 

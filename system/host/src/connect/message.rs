@@ -57,7 +57,7 @@ const HELLO: usize = 68;
 /// Bytes of any body at most.
 const MAX_BODY: usize = HELLO + MAX_NAME + MAX_PRIVATE;
 
-/// How two shm ports come to share memory.
+/// Offer of a shm port for the memory that two ports share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkOffer {
     /// Not at all, or as the server decides.
@@ -70,32 +70,32 @@ pub enum LinkOffer {
     Wanted,
 }
 
-/// One side's first message: its port, its queue pair and its extensions.
+/// First message of each side: its port, its queue pair and its extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Its kind of port.
+    /// Kind of the sender's port.
     pub kind: PortKind,
-    /// How the two ports shall share memory.
+    /// Offer for the memory that the two ports share.
     pub link: LinkOffer,
     /// Path MTU, bytes: 256, 512, 1024, 2048 or 4096.
     pub path_mtu: u32,
-    /// Its queue pair's service.
+    /// Service of the sender's queue pair.
     pub service: Service,
     /// The Q_Key that messages to it must bear; 0 for other services.
     pub qkey: u32,
-    /// Its queue pair's number.
+    /// Number of the sender's queue pair.
     pub qp: Qpn,
-    /// First PSN that it sends.
+    /// First PSN that the sender's queue pair sends.
     pub psn: Psn,
     /// READs and atomics that it wants outstanding, 0 to 128.
     pub initiator_depth: u8,
     /// READs and atomics that it holds for its peer, 0 to 128.
     pub responder_resources: u8,
-    /// Its address and UDP port.
+    /// Address and UDP port of the sender.
     pub endpoint: Endpoint,
-    /// Its engine, by the random name that it has over all machines.
+    /// Random identifier of the sender's engine, unique over all machines.
     pub engine: EngineId,
-    /// Extensions that it has, one bit each: [`IRN`], [`PRISM`], [`STROM`], [`LASTING`], [`SOURCE_PORT`].
+    /// Extensions of the sender, one bit each: [`IRN`], [`PRISM`], [`STROM`], [`LASTING`], [`SOURCE_PORT`].
     pub extensions: u64,
     /// Packets ahead of the order that it remembers over IRN; 0 without it.
     pub irn_reach: u32,
@@ -302,7 +302,7 @@ impl Hello {
     }
 }
 
-/// Does `reach` fit these extensions?
+/// Returns true if `reach` is valid for these extensions.
 fn reach_fits(extensions: u64, reach: u32) -> bool {
     let (least, most) = Bitmap::BOUNDS;
     extensions & IRN == 0 || reach.is_power_of_two() && (least..=most).contains(&reach)

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Checks that this process can create networks.
 ///
 /// # Errors
-/// It may not.
+/// Fails if the process may not create network namespaces or open `/dev/net/tun`.
 pub fn possible() -> Result<(), Error> {
     Namespace::new("tried")?;
     let tun = |error| Error::System("opening /dev/net/tun".to_owned(), error);

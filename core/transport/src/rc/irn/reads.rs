@@ -64,7 +64,7 @@ pub struct Read {
     pub wanted: Wanted,
     /// Sequence number of the first response; equal to `end` until the request is executed.
     pub first: Seq,
-    /// One past the sequence number of the last response; 0 until the request is executed.
+    /// The sequence number after the last response; 0 until the request is executed.
     pub end: Seq,
     /// Message sequence number (MSN) that the responses carry.
     pub msn: u32,

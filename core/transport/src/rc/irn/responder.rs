@@ -140,7 +140,7 @@ pub struct Responder {
     /// Sender of the responses.
     sender: Sender,
     rto: Rto,
-    /// One past the sequence number of the last response.
+    /// The sequence number after the last response.
     responses: Seq,
     pending: Option<Pending>,
     /// Number of receive work requests that messages have used and completed.

@@ -33,7 +33,7 @@ pub struct Sender {
     snd_una: Seq,
     /// The next packet in sequence; less than `snd_max` after a rewind.
     snd_nxt: Seq,
-    /// One past the largest packet ever sent.
+    /// The packet number after the largest ever sent.
     snd_max: Seq,
     /// The packet to retransmit if `do_retransmit` is set, otherwise the last one that was retransmitted.
     retransmit: Seq,
@@ -43,7 +43,7 @@ pub struct Sender {
     in_recovery: bool,
     find_hole: bool,
     sacked: Bitmap,
-    /// One past the largest packet that was ever selectively acknowledged.
+    /// The packet number after the largest that was ever selectively acknowledged.
     top: Seq,
     /// Value of `snd_una` at the last rewind caused by a NAK, which happens with go-back-N or when the
     /// receiver dropped packets.

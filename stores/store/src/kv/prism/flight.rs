@@ -31,7 +31,7 @@ pub(super) struct Frozen {
     pub words: TableSlot,
 }
 
-/// One place of the window.
+/// A slot of the window.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Flight {
     pub state: State,

@@ -14,7 +14,7 @@ const KEYS: usize = 6;
 struct States {
     states: [Vec<Option<Content>>; KEYS],
     random: u64,
-    /// One operation is executed per this number of words.
+    /// Mean number of copied words per executed operation.
     pace: usize,
 }
 

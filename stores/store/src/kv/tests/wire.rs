@@ -25,7 +25,7 @@ struct Posted {
     signaled: bool,
 }
 
-/// One queue pair.
+/// A queue pair between client and server.
 pub struct QueuePair {
     needs: QueueNeeds,
     sends: VecDeque<Posted>,

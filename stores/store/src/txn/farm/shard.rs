@@ -98,7 +98,7 @@ impl ShardConfig {
 pub struct Shard {
     pub(super) config: ShardConfig,
     memory: Registered,
-    /// One bit per locked key, for each transaction of each client's window.
+    /// Bitmap of the locked keys, for each transaction of each client's window.
     pub(super) locks: Box<[u64]>,
     /// A buffer for a record that is copied from a log to an object.
     pub(super) scratch: Vec<u8>,

@@ -335,7 +335,7 @@ impl<S: Reachable> Connections for Endpoints<'_, S> {
     }
 }
 
-/// One queue pair of a client.
+/// A queue pair of a client.
 pub struct Endpoint<'a, S = Shard> {
     net: &'a mut Net<S>,
     client: usize,

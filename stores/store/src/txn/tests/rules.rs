@@ -56,8 +56,8 @@ fn nobody_writes_what_another_has_read_and_the_other_way_round() {
     }
 }
 
-/// One transaction writes two keys. The other one reads both, writes both, or reads one and writes the
-/// other.
+/// Checks a transaction that writes two keys against another transaction that reads both, writes both, or
+/// reads the first and writes the second.
 fn two_keys_change_together(shards: usize) {
     for (first, second) in SKEWS {
         let writer = [plan(&[], &[0, 1], first)];

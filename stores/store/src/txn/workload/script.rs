@@ -40,7 +40,7 @@ enum Found {
     Value(Range<usize>),
 }
 
-/// One attempt at a job. Its memory is reused after it is cleared.
+/// An attempt to execute a job. The attempt's memory is cleared and reused by the next attempt.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     reads: Vec<(Key, Found)>,
