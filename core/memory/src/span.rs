@@ -1,6 +1,6 @@
 //! Spans: checked ranges of registered memory.
 
-use crate::{AccessError, copy, stripes, wide, word};
+use crate::{AccessError, copy, stripes, word};
 use std::marker::PhantomData;
 
 /// `len` bytes of registered memory, usable until the pass `'p` ends. Every access within these bounds is
@@ -199,21 +199,6 @@ impl<'p> Span<'p> {
         let at = self.word()?;
         // SAFETY: as in `load64`.
         self.beside_wide(|| unsafe { word::fetch_add(at, add) }).ok_or(AccessError::PageFault)
-    }
-
-    /// Stores `swap` if the 16 bytes at the start equal `compare`. Returns the 16 bytes as they were
-    /// before. On x86-64 with cmpxchg16b this is one atomic step against both CPUs and the NIC; elsewhere
-    /// it is atomic only against other calls of this function. Values are in the machine's byte order.
-    ///
-    /// # Errors
-    /// `Misaligned` unless the span is 16-byte aligned; `OutOfBounds` if the span has fewer than 16 bytes;
-    /// `PageFault`.
-    #[inline]
-    pub fn compare_swap128(&self, compare: u128, swap: u128) -> Result<u128, AccessError> {
-        let at = self.aligned(16)?;
-        // SAFETY: 16 aligned bytes of the span.
-        self.beside_wide(|| unsafe { wide::compare_swap(at.cast(), compare, swap) })
-            .ok_or(AccessError::PageFault)
     }
 
     /// Runs an atomic operation on one or two aligned words under the lock that 32-byte updates of other

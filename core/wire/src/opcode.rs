@@ -391,21 +391,6 @@ impl Opcode {
         })
     }
 
-    /// Returns the op-code of this operation in another service, or `None` if that service does not have it.
-    pub const fn in_service(self, service: Service) -> Option<Opcode> {
-        let upper = match service {
-            Service::Rc => 0x00,
-            Service::Uc => 0x20,
-            Service::Ud => 0x60,
-            Service::Xrc => 0xa0,
-            // The lower bits of these op-codes do not encode an operation.
-            Service::Cnp | Service::Prism => return None,
-        };
-        let other = upper | self.0 & 0x1f;
-        let alone = matches!(self.service(), Some(Service::Cnp | Service::Prism));
-        if shape(self.0) == 0 || alone || shape(other) == 0 { None } else { Some(Opcode(other)) }
-    }
-
     /// Returns true for packets from requester to responder. A CNP belongs to no operation and counts as a
     /// response.
     #[inline]

@@ -1,4 +1,4 @@
-//! Packet sequence numbers (PSNs), which are circular: they have distances but no order.
+//! Packet sequence numbers (PSNs), which are circular: they have no order.
 
 use core::fmt;
 
@@ -7,8 +7,7 @@ const MASK: u32 = 0x00ff_ffff;
 
 /// A packet sequence number: 24 bits, circular (IBTA volume 1, chapter 9.7.1).
 ///
-/// The type has no `Ord` and no `-`, because `a < b` is not transitive on a circle. Use the distance from a
-/// number that is known to be earlier, or `is_before` for numbers within half the circle.
+/// The type has no `Ord` and no `-`, because `a < b` is not transitive on a circle.
 ///
 /// ```compile_fail,E0369
 /// # use remora_wire::Psn;
@@ -20,8 +19,6 @@ pub struct Psn(u32);
 impl Psn {
     /// Number of sequence numbers, 2^24.
     pub const COUNT: u32 = 1 << 24;
-    /// Half the circle, 2^23: the largest distance for which "before" is meaningful.
-    pub const HALF: u32 = 1 << 23;
 
     /// Returns the number in the low 24 bits of `value`.
     #[inline]
@@ -52,20 +49,6 @@ impl Psn {
     pub const fn next(self) -> Psn {
         self.add(1)
     }
-
-    /// Returns the steps forward from `earlier` to `self`, 0 to 2^24 - 1.
-    #[inline]
-    pub const fn distance_from(self, earlier: Psn) -> u32 {
-        self.0.wrapping_sub(earlier.0) & MASK
-    }
-
-    /// Returns true if `self` is before `other`, that is at most half the circle behind it. No number is
-    /// before itself; of two opposite numbers each is before the other.
-    #[inline]
-    pub const fn is_before(self, other: Psn) -> bool {
-        let ahead = other.distance_from(self);
-        ahead != 0 && ahead <= Psn::HALF
-    }
 }
 
 impl fmt::Debug for Psn {
@@ -90,29 +73,15 @@ mod tests {
         assert_eq!(Psn::new(0x0100_0001), Psn::new(1));
         assert_eq!(Psn::new(0x00ff_ffff).next(), Psn::new(0));
         assert_eq!(Psn::new(0).back(1), Psn::new(0x00ff_ffff));
-        assert_eq!(Psn::new(2).distance_from(Psn::new(0x00ff_fffe)), 4);
         assert_eq!(Psn::new(5).add(u32::MAX), Psn::new(4));
-    }
-
-    #[test]
-    fn before_means_within_half_the_circle() {
-        let a = Psn::new(0x00ff_fff0);
-        assert!(a.is_before(Psn::new(3)), "across the wrap");
-        assert!(!Psn::new(3).is_before(a));
-        assert!(!a.is_before(a));
-        assert!(Psn::new(0).is_before(Psn::new(Psn::HALF)));
-        assert!(Psn::new(Psn::HALF).is_before(Psn::new(0)), "opposite points precede each other");
-        assert!(!Psn::new(0).is_before(Psn::new(Psn::HALF + 1)));
     }
 
     proptest! {
         #[test]
-        fn add_and_distance_are_inverse(start: u32, n in 0..Psn::COUNT) {
+        fn back_undoes_add(start: u32, n in 0..Psn::COUNT) {
             let a = Psn::new(start);
             let b = Psn::new(start).add(n);
-            prop_assert_eq!(b.distance_from(a), n);
             prop_assert_eq!(b.back(n), a);
-            prop_assert_eq!(a.is_before(b), (1..=Psn::HALF).contains(&n));
         }
     }
 }

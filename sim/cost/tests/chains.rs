@@ -149,9 +149,12 @@ fn the_same_again_gives_the_same() {
     assert_eq!(numbers(&CONNECTX5), numbers(&CONNECTX5));
 }
 
+/// The paper's wish (§6): queues in the NIC's own memory. The time of that memory has not been measured; it
+/// costs nothing here, so the gain is an upper bound.
 #[test]
 fn queues_on_the_nic_save_their_fetches() {
-    let wish = CONNECTX5.with_queues_on_nic();
+    let fetch = Constant { ns: 0, ..CONNECTX5.fetch };
+    let wish = ConnectX5 { fetch, ..CONNECTX5 };
     let get = "Figure 10, RedN, 64";
     assert_eq!(at(&CONNECTX5, get) - at(&wish, get), 6.0 * 330.0, "four fetches and two receives");
     let gain = at(&wish, "Table 3, constructs, if") / at(&CONNECTX5, "Table 3, constructs, if");

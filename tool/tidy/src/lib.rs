@@ -25,6 +25,7 @@ pub mod silent;
 pub mod tokens;
 pub mod tree;
 pub mod unsafety;
+pub mod unused;
 pub mod words;
 
 use std::fmt;

@@ -4,7 +4,7 @@
 use remora_tidy::tree::{self, File};
 use remora_tidy::{
     Fault, arguments, attributes, cycles, docs, drawing, environment, glossary, layers, lengths, listing,
-    names, plain, planted, purity, silent, unsafety, words,
+    names, plain, planted, purity, silent, unsafety, unused, words,
 };
 use std::sync::LazyLock;
 
@@ -89,6 +89,12 @@ fn files_and_functions_are_short() {
 fn unsafe_stands_only_where_it_may() {
     holds(unsafety::check(&FILES));
     holds(unsafety::unused(&FILES));
+}
+
+#[test]
+fn public_functions_have_a_caller() {
+    holds(unused::check(&FILES));
+    assert_eq!(unused::stale(&FILES), [""; 0]);
 }
 
 #[test]

@@ -105,7 +105,6 @@ fn every_atomic_and_every_whole_meets_its_fault() {
     assert_eq!(word.store64(1), gone);
     assert_eq!(word.compare_swap64(0, 1), Err(AccessError::PageFault));
     assert_eq!(word.fetch_add64(1), Err(AccessError::PageFault));
-    assert_eq!(word.compare_swap128(0, 1), Err(AccessError::PageFault));
     assert_eq!(pages.span(0, 128).scatter(&crate::Lines([1; 128])), 0);
 
     pages.protect(libc::PROT_READ | libc::PROT_WRITE);

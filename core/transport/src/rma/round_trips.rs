@@ -112,8 +112,13 @@ mod tests {
         Endpoint { address: std::net::Ipv4Addr::new(10, 0, 0, 1).into(), udp_port: number }
     }
 
+    /// Software engines that poll all the time, each on its own core.
+    fn busy_polling() -> Settings {
+        Settings { least_timeout: 200_000, ..Settings::software() }
+    }
+
     fn trips(timers: Timers) -> RoundTrips {
-        RoundTrips::new(&Settings { timers, ..Settings::busy_polling() })
+        RoundTrips::new(&Settings { timers, ..busy_polling() })
     }
 
     fn times(trips: &RoundTrips, of: u16) -> (u64, u64) {
@@ -123,7 +128,7 @@ mod tests {
     #[test]
     fn measured_timers_are_five_round_trips_and_half_of_that_with_a_least_and_a_most() {
         let mut trips = trips(Timers::Measured);
-        let settings = Settings::busy_polling();
+        let settings = busy_polling();
         assert_eq!(
             times(&trips, 7),
             (settings.timeout, settings.dispatch_timeout),
@@ -159,7 +164,7 @@ mod tests {
     #[test]
     fn each_peer_has_its_own_and_whom_the_table_has_no_place_for_is_given_the_settings() {
         let mut trips = trips(Timers::Measured);
-        let settings = Settings::busy_polling();
+        let settings = busy_polling();
         trips.measured(peer(7), 100 * US);
         trips.expired(peer(8));
         assert_eq!((trips.timeout(peer(7)), trips.timeout(peer(8))), (500 * US, settings.timeout));
@@ -173,7 +178,7 @@ mod tests {
     #[test]
     fn fixed_timers_follow_nothing() {
         let mut trips = trips(Timers::Fixed);
-        let settings = Settings::busy_polling();
+        let settings = busy_polling();
         trips.measured(peer(7), US);
         trips.expired(peer(7));
         assert_eq!(times(&trips, 7), (settings.timeout, settings.dispatch_timeout));

@@ -106,11 +106,6 @@ impl Settings {
         }
     }
 
-    /// Software engines that poll all the time, each on its own core.
-    pub const fn busy_polling() -> Settings {
-        Settings { least_timeout: 200_000, ..Settings::software() }
-    }
-
     /// Returns the number of pending bytes above which a request is refused. Data that is sent too late to
     /// arrive in time is useless (1RMA paper, §6.1: `TIMEOUT - RTT - DISPATCH_TIMEOUT` at line rate). At
     /// least one operation is always accepted.

@@ -182,19 +182,3 @@ fn operations() {
         assert_eq!(opcode.operation(), Some(operation), "{opcode}");
     }
 }
-
-#[test]
-fn an_operation_in_another_service() {
-    let write = Opcode::RC_RDMA_WRITE_ONLY_IMM;
-    assert_eq!(write.in_service(Service::Uc), Some(Opcode::UC_RDMA_WRITE_ONLY_IMM));
-    assert_eq!(write.in_service(Service::Xrc), Some(Opcode::XRC_RDMA_WRITE_ONLY_IMM));
-    assert_eq!(write.in_service(Service::Ud), None);
-    assert_eq!(Opcode::UC_SEND_LAST.in_service(Service::Rc), Some(Opcode::RC_SEND_LAST));
-    assert_eq!(Opcode::RC_FETCH_ADD.in_service(Service::Uc), None);
-    assert_eq!(Opcode(0x15).in_service(Service::Rc), None);
-    assert_eq!(Opcode::STROM_RPC_WRITE_ONLY.in_service(Service::Xrc), None);
-    assert_eq!(Opcode::CNP.in_service(Service::Rc), None, "a CNP is no SEND Middle");
-    assert_eq!(Opcode::RC_SEND_MIDDLE.in_service(Service::Cnp), None);
-    assert_eq!(Opcode::BUNDLE.in_service(Service::Rc), None, "a bundle is no SEND First");
-    assert_eq!(Opcode::OPERATION_LIST.in_service(Service::Uc), None, "a chain is no SEND Middle");
-}

@@ -39,13 +39,6 @@ fn class(lines: usize) -> usize {
     lines.next_multiple_of(step)
 }
 
-/// Returns the bytes of extents for `keys` objects of `lines` lines. An additional eighth is for PUTs, which
-/// store the new object before they free the old, and for gaps between objects of different lengths.
-pub(crate) fn bytes_for(keys: u32, lines: usize) -> usize {
-    let objects = keys as usize * class(lines);
-    (objects + objects / 8 + 4 * lines + 64) * LINE
-}
-
 impl Extents {
     /// Takes the whole block, for at most `objects` objects at the same time.
     pub fn new(block: Registered, objects: u32) -> Extents {
@@ -155,11 +148,9 @@ mod tests {
         for bytes in [64, 65 * 64, 100 * 64, 16385 * 64] {
             let lines = Extents::lines_for(bytes);
             let keys = 20;
-            let block = Registered {
-                bytes: Bytes::heap(bytes_for(keys, lines)).unwrap(),
-                addr: 64,
-                key: Key::new(1),
-            };
+            // An additional eighth is for the gaps between objects.
+            let lines = (keys as usize * class(lines) * 9).div_ceil(8) + 4 * lines + 64;
+            let block = Registered { bytes: Bytes::heap(lines * LINE).unwrap(), addr: 64, key: Key::new(1) };
             let mut extents = Extents::new(block, keys + 1);
             let mut held: Vec<Extent> = (0..keys).map(|_| extents.allocate(bytes).unwrap()).collect();
             let mut random = Random::new(1);

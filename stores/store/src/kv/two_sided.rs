@@ -13,7 +13,7 @@
 //! ```
 
 pub(crate) use super::extents::LINE;
-use super::extents::{Extent, Extents, bytes_for};
+use super::extents::{Extent, Extents};
 use super::hash::hash_key;
 use super::listing::push;
 use super::lookup::{Lookup, Step};
@@ -67,14 +67,6 @@ pub struct Config {
     pub keys: u32,
     /// Seed of the key hash.
     pub hash_seed: u64,
-}
-
-impl Config {
-    /// Returns the bytes of the extents for `keys` keys with keys and values of these lengths, with spare
-    /// space for overwrites.
-    pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
-        bytes_for(keys, Extents::lines_for(object_len(key_len, value_len)))
-    }
 }
 
 /// A key of the index.

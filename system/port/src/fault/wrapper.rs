@@ -20,8 +20,6 @@ pub struct Fault<P, C = Monotonic> {
     port: P,
     clock: C,
     policy: Policy,
-    /// True while the rules apply; otherwise every frame passes.
-    active: bool,
     staging: Staging,
     outgoing: Held<Addressed>,
     incoming: Held<Facets>,
@@ -53,7 +51,6 @@ impl<P: Port, C: Clock> Fault<P, C> {
             port,
             clock,
             policy: Policy::new(rules),
-            active: true,
             staging: Staging::default(),
             outgoing: Held::new(rules.hold),
             incoming: Held::new(rules.hold),
@@ -70,11 +67,6 @@ impl<P: Port, C: Clock> Fault<P, C> {
     /// Returns the wrapped port, mutably, to create peers for example.
     pub fn port_mut(&mut self) -> &mut P {
         &mut self.port
-    }
-
-    /// Ends the fault injection: from now on every frame passes. Frames that are held are still released.
-    pub fn heal(&mut self) {
-        self.active = false;
     }
 
     /// Returns the counts of decisions about frames of this direction.
@@ -161,7 +153,7 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
         let peer = to.peer;
         let known = self.port.peer_endpoint(peer);
         let (facts, bth) = Facts::of(self.port.start(peer), bytes, Direction::Send, known);
-        let verdict = if self.active { self.policy.judge(Direction::Send, &facts) } else { Verdict::Pass };
+        let verdict = self.policy.judge(Direction::Send, &facts);
         self.outgoing.passed();
         match verdict {
             Verdict::Drop => return,
@@ -209,11 +201,11 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
         if handed == budget {
             return handed;
         }
-        let Fault { port, clock, policy, active, incoming, scratch, overflowed, .. } = self;
+        let Fault { port, clock, policy, incoming, scratch, overflowed, .. } = self;
         port.receive(budget - handed, &mut |frame| {
             let known = (frame.start == Start::Bth).then_some(frame.source);
             let (facts, bth) = Facts::of(frame.start, frame.bytes, Direction::Receive, known);
-            let verdict = if *active { policy.judge(Direction::Receive, &facts) } else { Verdict::Pass };
+            let verdict = policy.judge(Direction::Receive, &facts);
             incoming.passed();
             match verdict {
                 Verdict::Drop => return,

@@ -138,7 +138,8 @@ impl ShmPort {
 
     /// Returns whether wakes are never missed on this machine. If not (no membarrier), a sleeper's timer
     /// finds what was missed.
-    pub fn sleeps_are_safe(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn sleeps_are_safe(&self) -> bool {
         self.watch.is_fenced()
     }
 
@@ -154,7 +155,8 @@ impl ShmPort {
     }
 
     /// Returns the number of links that are polled in every receive; the others take turns.
-    pub fn polled_each_turn(&self) -> usize {
+    #[cfg(test)]
+    pub(super) fn polled_each_turn(&self) -> usize {
         self.links.hot_count()
     }
 

@@ -80,6 +80,7 @@ impl Watch {
         Ok(seen.len() == BATCH)
     }
 
+    #[cfg(test)]
     pub(super) fn is_fenced(&self) -> bool {
         self.fenced
     }

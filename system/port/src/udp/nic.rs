@@ -229,15 +229,6 @@ impl UdpPort {
         self.peers.put(group).map_err(GroupError::NoPeer)
     }
 
-    /// Returns the largest size in bytes, from BTH to ICRC (both included), that the route to `peer`
-    /// allows; `None` if the peer is unknown or there is no route.
-    pub fn path_transport_bytes(&self, peer: Peer) -> Option<usize> {
-        let headers = if self.has_id { 20 + 8 } else { 40 + 8 };
-        let to = address::socket_address(self.peers.endpoint(peer)?, address::scope(self.socket.local()));
-        let mtu = self.socket.path_mtu(to).ok()?;
-        Some(mtu.saturating_sub(headers).min(MAX_DATAGRAM))
-    }
-
     /// Returns the counters that only UDP ports have.
     pub fn udp_counters(&self) -> UdpCounters {
         let (strays, forwarded) =

@@ -174,24 +174,6 @@ impl Socket {
         (status == 0 && len as usize == size_of::<[u32; 9]>()).then(|| words[DROPS])
     }
 
-    /// Returns the path MTU of the route to `to` as the kernel knows it: the largest IP packet in bytes.
-    ///
-    /// # Errors
-    /// The errno of the route look-up: there may be no route.
-    pub fn path_mtu(&self, to: SocketAddr) -> Result<usize, Errno> {
-        // The kernel reports the path MTU only for a connected socket, and this one must never be
-        // connected.
-        let family = if self.local.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
-        let probe = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        rustix::net::bind(&probe, &SocketAddr::new(self.local.ip(), 0))?;
-        rustix::net::connect(&probe, &to)?;
-        let (level, name) = match self.local {
-            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
-            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
-        };
-        get(&probe, level, name).map(|mtu| usize::try_from(mtu).unwrap_or(0))
-    }
-
     /// Sets the IP header fields of all datagrams that are sent from now on. A hop limit of 0 is not
     /// possible and keeps the former value.
     ///
@@ -287,16 +269,6 @@ pub(super) fn set(
     let status =
         unsafe { libc::setsockopt(fd.as_fd().as_raw_fd(), level, name, (&raw const value).cast(), len) };
     if status == 0 { Ok(()) } else { Err(last_errno()) }
-}
-
-/// Reads an option whose value is one `int`.
-fn get(fd: &OwnedFd, level: libc::c_int, name: libc::c_int) -> Result<libc::c_int, Errno> {
-    let mut value: libc::c_int = 0;
-    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `value` and how many to `len`; both live here.
-    let status =
-        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) };
-    if status == 0 { Ok(value) } else { Err(last_errno()) }
 }
 
 /// Returns the errno of the system call that has just failed.

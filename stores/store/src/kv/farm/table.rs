@@ -4,7 +4,7 @@ use super::bucket::{Bucket, CHAIN_MOST, FarmSlot, SLOTS, home, tag};
 use super::line::{
     LINE, LOCKED, OBJECT_HEADER, ObjectHeader, PAYLOAD, lines_for, next_version, store_fresh, store_locked,
 };
-use crate::kv::extents::{Extent, Extents, bytes_for};
+use crate::kv::extents::{Extent, Extents};
 use crate::kv::hash::hash_key;
 use crate::kv::listing::push;
 use crate::kv::moves::Moves;
@@ -36,12 +36,6 @@ impl Config {
     /// Returns the bytes of the index: the buckets, one more that is no key's home, and the chained blocks.
     pub fn index_len(&self) -> usize {
         self.lines() * LINE
-    }
-
-    /// Returns the bytes of the extents for `keys` keys with keys and values of these lengths, with spare
-    /// space for overwrites.
-    pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
-        bytes_for(keys, lines_for(key_len, value_len))
     }
 
     fn lines(&self) -> usize {

@@ -3,7 +3,7 @@
 use super::client::WAYS;
 use super::entry::{ENTRY, PilafEntry};
 use crate::kv::checksum::crc64;
-use crate::kv::extents::{Extent, Extents, bytes_for};
+use crate::kv::extents::{Extent, Extents};
 use crate::kv::hash::{choice, hash_key};
 use crate::kv::listing::push;
 use crate::kv::moves::Moves;
@@ -32,12 +32,6 @@ impl Config {
     /// Returns the bytes of the index.
     pub fn index_len(&self) -> usize {
         self.entries as usize * ENTRY
-    }
-
-    /// Returns the bytes of the extents for `keys` keys with keys and values of these lengths, with spare
-    /// space for overwrites.
-    pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
-        bytes_for(keys, Extents::lines_for(key_len + value_len))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{HEADER, WAYS};
 use crate::kv::checksum::crc64;
-use crate::kv::extents::{Extent, Extents, bytes_for};
+use crate::kv::extents::{Extent, Extents};
 use crate::kv::hash::{choice, hash_key};
 use crate::kv::listing::push;
 use crate::kv::moves::Moves;
@@ -35,12 +35,6 @@ impl Config {
     /// Returns the bytes of the index.
     pub fn index_len(&self) -> usize {
         self.slots as usize * Slot::LEN
-    }
-
-    /// Returns the bytes of the extents for `keys` keys with keys and values of these lengths, with spare
-    /// space for overwrites.
-    pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
-        bytes_for(keys, Extents::lines_for(HEADER + key_len + value_len))
     }
 }
 
@@ -332,7 +326,7 @@ mod tests {
     #[test]
     fn half_full_every_key_is_found_and_all_room_comes_back() {
         let config = Config::for_keys(3000, 0);
-        let mut table = table(config.slots, Config::extents_len(3000, 4, 100));
+        let mut table = table(config.slots, 1 << 20);
         let all = table.free_lines();
         for round in 0..3u8 {
             for number in 0..3000u32 {

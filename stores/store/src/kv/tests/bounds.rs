@@ -4,7 +4,6 @@ use super::wire::{Side, below};
 use super::world::{Arm, FarmArm, PilafArm, TwoSidedArm, World};
 use crate::kv::farm::{Config as FarmConfig, FarmTable};
 use crate::kv::pilaf::{Config as PilafConfig, PilafTable};
-use crate::kv::two_sided::{Config as TwoSidedConfig, TwoSidedTable};
 use crate::kv::{
     Broken, Client, ClientConfig, Design, Grant, Hello, Lookup, Outcome, PostError, Refusal, Refused,
     ServerConfig, SessionError, Table,
@@ -323,29 +322,6 @@ fn hopping_and_chains_are_bounded_and_lose_nothing() {
         assert_eq!(table.delete(&key), Ok(()));
     }
     assert_eq!((table.len(), table.blocks_used()), (0, 6));
-}
-
-/// A table made for a number of keys of one length takes them, and takes new values for all of them.
-#[test]
-fn a_table_made_for_its_keys_takes_them() {
-    const KEYS: u32 = 3000;
-    fn fill(mut table: impl Table) {
-        for round in 0..3u8 {
-            for number in 0..KEYS {
-                table.put(&u64::from(number).to_le_bytes(), &[round; 300]).unwrap();
-            }
-        }
-        assert_eq!(table.len(), u64::from(KEYS));
-    }
-    let block = super::wire::block;
-    let config = PilafConfig::for_keys(KEYS, 1);
-    let extents = block(2, PilafConfig::extents_len(KEYS, 8, 300));
-    fill(PilafTable::new(config, block(1, config.index_len()), extents));
-    let config = FarmConfig::for_keys(KEYS, 1);
-    let extents = block(2, FarmConfig::extents_len(KEYS, 8, 300));
-    fill(FarmTable::new(config, block(1, config.index_len()), extents));
-    let config = TwoSidedConfig { keys: KEYS, hash_seed: 1 };
-    fill(TwoSidedTable::new(config, block(2, TwoSidedConfig::extents_len(KEYS, 8, 300))));
 }
 
 // A design's lookup and table agree on the design.

@@ -203,7 +203,7 @@ fn place(seed: u64) -> Place {
         ServerConfig { connections: 1, max_key: 16, max_value: 300, ..ServerConfig::default() };
     let blocks = [
         block(shape.index_len(), 1),
-        block(farm::Config::extents_len(200, 16, 300), 2),
+        block(1 << 18, 2),
         block(server_config.local_len(), 3),
         block(server_config.staging_len(), 4),
         block(config().arena_len::<Farm>(), 5),
