@@ -10,12 +10,13 @@
 //!
 //! A fault of any other instruction is passed to the handler that was installed before.
 //!
-//! **Limits.** Only x86-64 Linux has entries. A thread that blocks SIGSEGV or SIGBUS is killed by a fault
-//! in spite of the handler, because the kernel ends a thread that blocks the signal of its own fault.
+//! **Limits.** Only Linux on x86-64 and ARM64 has entries. A thread that blocks SIGSEGV or SIGBUS is
+//! killed by a fault in spite of the handler, because the kernel ends a thread that blocks the signal of its
+//! own fault.
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri)))]
 mod exception_table;
-#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri)))]
 mod handler;
 
 use crate::Error;
@@ -23,7 +24,7 @@ use crate::Error;
 /// `asm!` whose page faults are handled. Arguments: the instructions with a comma behind each, a semicolon,
 /// the block that runs after a fault, a semicolon, the operands. A fault may cause instructions to be
 /// repeated or skipped, and the assembly must have no outputs.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 macro_rules! guarded_asm {
     ($($code:literal,)+; $fault:block; $($operands:tt)*) => {
         std::arch::asm!(
@@ -38,7 +39,7 @@ macro_rules! guarded_asm {
 /// the entry's own words. The flag `?` puts the entry into the section group of its function, so that both
 /// are linked or discarded together. The flag `R` retains it: lld drops a section that is referenced only
 /// by its start and stop symbols.
-#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri)))]
 macro_rules! entry {
     ($landing:literal) => {
         concat!(
@@ -49,14 +50,14 @@ macro_rules! entry {
     };
 }
 /// Other systems have no table. The label is named because each operand must be used.
-#[cfg(all(target_arch = "x86_64", not(target_os = "linux"), not(miri)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(target_os = "linux"), not(miri)))]
 macro_rules! entry {
     ($landing:literal) => {
-        concat!("# ", $landing)
+        concat!("/* ", $landing, " */")
     };
 }
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 pub(crate) use {entry, guarded_asm};
 
 /// Handles page faults of the NIC's accesses from now on, in the whole process: installs handlers of
@@ -68,9 +69,9 @@ pub(crate) use {entry, guarded_asm};
 /// `Os`: ENOSYS if the platform has no exception table, else the errno of sigaction(2). `Full` if too many
 /// handlers were installed since.
 pub fn install() -> Result<(), Error> {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri)))]
     return handler::install();
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri))))]
     Err(Error::Os(ENOSYS))
 }
 
@@ -80,28 +81,28 @@ pub fn install() -> Result<(), Error> {
 /// Up to 15 such handlers of each signal are supported. The next one stays in front, and faults then go to
 /// it.
 pub fn reinstall() {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri)))]
     handler::reinstall();
 }
 
 /// Returns whether [`install`] was called.
 pub fn is_installed() -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri)))]
     return handler::is_installed();
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri))))]
     false
 }
 
 /// Returns the number of page faults handled in this process so far.
 pub fn count() -> u64 {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri)))]
     return handler::count();
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri))))]
     0
 }
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri))))]
 const ENOSYS: i32 = 38;
 
-#[cfg(all(test, target_arch = "x86_64", target_os = "linux", not(miri)))]
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri)))]
 mod tests;

@@ -6,8 +6,9 @@
 //! | 8, 16 bytes | engines of the same table, and CPUs (by the machine's compare-and-swap) |
 //! | 32 bytes | engines of the same table, once [`Table::use_wide`](crate::Table::use_wide) was called |
 //!
-//! The compare-and-swap of 16 bytes is cmpxchg16b of x86-64. "Engines" means their use of the functions of
-//! this module and of the atomics of [`Span`]. Copies ([`Span::read`], [`Span::write`]) are not atomic,
+//! The compare-and-swap of 16 bytes is cmpxchg16b on x86-64, and caspal or ldaxp with stlxp on ARM64;
+//! elsewhere it is atomic against engines of the process only. "Engines" means their use of the functions
+//! of this module and of the atomics of [`Span`]. Copies ([`Span::read`], [`Span::write`]) are not atomic,
 //! like READ and WRITE on hardware.
 
 use crate::span::whole;
@@ -81,8 +82,8 @@ impl Span<'_> {
     }
 
     /// Reads the first `len` bytes (at most 32) into the first `len` bytes of `out`, as of one moment with
-    /// respect to updates by engines. An aligned read of 8 bytes, and on machines with AVX of 16 bytes, is
-    /// also as of one moment with respect to CPUs.
+    /// respect to updates by engines. An aligned read of 8 bytes, and on machines with AVX or LSE2 of 16
+    /// bytes, is also as of one moment with respect to CPUs.
     ///
     /// # Errors
     /// `OutOfBounds` if the span is shorter than `len` or `len` is above 32; `PageFault`.

@@ -1,19 +1,25 @@
 //! Atomic operations on an aligned 64-bit word of registered memory. Each returns `None` or false after a
 //! page fault ([`page_fault`](crate::page_fault)).
 //!
-//! Under Miri and on machines other than x86-64 they are Rust's atomics, whose page faults are not handled.
+//! Under Miri and on machines other than x86-64 and ARM64 they are Rust's atomics, whose page faults are not
+//! handled.
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-mod guarded;
-#[cfg(any(miri, not(target_arch = "x86_64")))]
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+mod arm64;
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod portable;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86_64;
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-use guarded as imp;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(crate) use guarded::marked_asm;
-#[cfg(any(miri, not(target_arch = "x86_64")))]
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+use arm64 as imp;
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 use portable as imp;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use x86_64 as imp;
+
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+pub(crate) use imp::marked_asm;
 
 /// Loads a word with Acquire ordering.
 ///

@@ -56,7 +56,7 @@ fn either_way_of_scattering_places_two_lines_and_nothing_beside_them() {
     #[repr(C, align(64))]
     struct Buffer([u8; 3 * SCATTERED]);
     let source = Buffer(std::array::from_fn(|at| at as u8));
-    let scatters = [moves::scatter_narrow, moves::scatter_wide];
+    let scatters = [x86_64::scatter_narrow, x86_64::scatter_wide];
     let known = if std::is_x86_feature_detected!("avx") { 2 } else { 1 };
     for scatter in &scatters[..known] {
         for to in [0, 32, SCATTERED, 2 * SCATTERED] {
@@ -75,12 +75,12 @@ fn either_way_of_scattering_places_two_lines_and_nothing_beside_them() {
 #[test]
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn every_way_arrives_exactly() {
-    exact(moves::copy_narrow, 65, usize::MAX);
-    exact(moves::copy_string, 65, usize::MAX);
+    exact(x86_64::copy_narrow, 65, usize::MAX);
+    exact(x86_64::copy_string, 65, usize::MAX);
     if std::is_x86_feature_detected!("avx") {
-        exact(moves::copy_wide_shortest, 64, 128);
-        exact(moves::copy_wide_short, 128, 256);
-        exact(moves::copy_wide, 256, usize::MAX);
+        exact(x86_64::copy_wide_shortest, 64, 128);
+        exact(x86_64::copy_wide_short, 128, 256);
+        exact(x86_64::copy_wide, 256, usize::MAX);
     }
 }
 
@@ -128,4 +128,72 @@ fn the_last_byte_becomes_visible_last() {
         });
         assert!(!torn.load(Ordering::Relaxed), "{len} bytes");
     }
+}
+
+/// Number of turns that a reader and a writer take in the tests of memory order.
+const TURNS: u8 = if cfg!(miri) { 12 } else { 250 };
+
+/// Regression: on machines that reorder loads a copy could read the words between the two versions of a line
+/// before or after both versions, so that a torn line passed for whole (`farm` of remora-store).
+#[test]
+fn equal_versions_at_both_ends_of_a_line_that_was_fetched_prove_it_whole() {
+    use std::sync::atomic::{AtomicU8, Ordering, fence};
+    #[repr(align(64))]
+    struct Line([AtomicU8; 64]);
+    const LOCKED: u8 = 0;
+    let line = Line([const { AtomicU8::new(LOCKED) }; 64]);
+    let set = |bytes: &[AtomicU8], value| bytes.iter().for_each(|byte| byte.store(value, Ordering::Relaxed));
+    let set_versions = |version| {
+        fence(Ordering::Release);
+        set(&line.0[..1], version);
+        set(&line.0[63..], version);
+        fence(Ordering::Release);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for version in 1..=TURNS {
+                set_versions(LOCKED);
+                set(&line.0[1..63], version);
+                set_versions(version);
+            }
+        });
+        let mut seen = [LOCKED; 64];
+        while seen[0] != TURNS || seen[63] != TURNS {
+            // SAFETY: the line is 64 atomics of a byte each.
+            assert!(unsafe { fetch(seen.as_mut_ptr(), line.0.as_ptr().cast(), 64) });
+            if seen[0] == seen[63] && seen[0] != LOCKED {
+                assert_eq!(seen, [seen[0]; 64], "a torn line has equal versions");
+            }
+        }
+    });
+}
+
+/// Regression: on machines that reorder stores, a program that polled a flag in the middle of a message could
+/// see the flag before the bytes in front of it.
+#[test]
+fn bytes_are_placed_in_rising_order() {
+    use std::sync::atomic::{AtomicU8, Ordering};
+    const LEN: usize = if cfg!(miri) { 40 } else { 1000 };
+    #[repr(align(64))]
+    struct Buffer([AtomicU8; LEN]);
+    let buffer = Buffer([const { AtomicU8::new(0) }; LEN]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for turn in 1..=TURNS {
+                // SAFETY: the buffer is `LEN` atomics of a byte each.
+                assert!(unsafe { place(buffer.0.as_ptr().cast_mut().cast(), [turn; LEN].as_ptr(), LEN) });
+            }
+        });
+        let mut last = 0;
+        while last != TURNS {
+            last = buffer.0[LEN - 1].load(Ordering::Acquire);
+            let mut newest = last;
+            // Each byte is loaded after the one behind it.
+            for byte in buffer.0.iter().rev() {
+                let turn = byte.load(Ordering::Acquire);
+                assert!(turn >= newest, "a byte of turn {newest} was visible before one in front of it");
+                newest = turn;
+            }
+        }
+    });
 }

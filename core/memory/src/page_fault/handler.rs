@@ -134,18 +134,36 @@ fn exchange(signal: c_int, new: Option<&libc::sigaction>) -> Result<libc::sigact
 
 fn faulted(number: usize, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: both pointers come from the kernel, or from a handler that passes on what it got.
-    let (by_kernel, at) = unsafe {
-        let machine = &raw mut (*context.cast::<libc::ucontext_t>()).uc_mcontext;
-        (!info.is_null() && (*info).si_code > 0, &raw mut (*machine).gregs[libc::REG_RIP as usize])
-    };
+    let (by_kernel, at) =
+        unsafe { (!info.is_null() && (*info).si_code > 0, program_counter(context.cast())) };
     // SAFETY: as above; the thread resumes where the register points when the handler returns.
     if by_kernel && let Some(landing) = landing_of(unsafe { *at } as usize) {
         COUNT.fetch_add(1, Ordering::Relaxed);
         // SAFETY: a landing is an address at which the block's function continues after a fault.
-        unsafe { *at = landing as i64 };
+        unsafe { *at = landing as _ };
         return;
     }
     pass_on(number, signal, by_kernel, info, context);
+}
+
+/// Returns the saved register that points to the instruction that faulted.
+///
+/// # Safety
+/// The kernel has filled the context.
+#[cfg(target_arch = "x86_64")]
+unsafe fn program_counter(context: *mut libc::ucontext_t) -> *mut i64 {
+    // SAFETY: the caller's promise.
+    unsafe { &raw mut (*context).uc_mcontext.gregs[libc::REG_RIP as usize] }
+}
+
+/// Returns the saved register that points to the instruction that faulted.
+///
+/// # Safety
+/// The kernel has filled the context.
+#[cfg(target_arch = "aarch64")]
+unsafe fn program_counter(context: *mut libc::ucontext_t) -> *mut u64 {
+    // SAFETY: the caller's promise.
+    unsafe { &raw mut (*context).uc_mcontext.pc }
 }
 
 /// Passes the signal to the handler that this entry point was installed in front of.
@@ -163,7 +181,7 @@ fn pass_on(number: usize, signal: c_int, by_kernel: bool, info: *mut libc::sigin
         libc::SIG_DFL | libc::SIG_IGN => die(signal, by_kernel),
         _ => {
             // SAFETY: the program gave this address as a handler. A handler without SA_SIGINFO takes only
-            // the first argument, which x86-64's calling convention allows.
+            // the first argument, which the calling conventions allow.
             let handler = unsafe { std::mem::transmute::<usize, Handler>(handler) };
             handler(signal, info, context);
         }
