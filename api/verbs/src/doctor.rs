@@ -69,6 +69,7 @@ pub fn examine(udp: impl Fn(u16) -> SocketAddr, interface: Option<&str>) -> Vec<
         system_calls(),
         file_size(),
         shared_memory(),
+        page_faults(),
         shm_port(),
         udp_port("port udp", udp(0)),
         other,
@@ -169,6 +170,17 @@ fn shared_memory() -> Finding {
             "shared memory",
             error.to_string(),
             "allow memfd_create, and raise the memory limit of this container",
+        ),
+    }
+}
+
+fn page_faults() -> Finding {
+    match remora_memory::page_fault::install() {
+        Ok(()) => Finding::good("page faults", "an access to registered memory that is gone fails by itself"),
+        Err(error) => Finding::limited(
+            "page faults",
+            format!("not handled: {error}"),
+            "a page that goes away under a registered region ends the program: deregister memory before you unmap it",
         ),
     }
 }
