@@ -6,6 +6,7 @@ use remora_broker::client::{
 use remora_broker::environment;
 use remora_verbs::raw::{ChannelAdapter, Wanted};
 use remora_verbs::{Device, MemoryConfig, OpenError, Rules};
+use rustix::rand::{GetRandomFlags, getrandom};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -144,9 +145,7 @@ fn beside(options: &Options, links: LinkUse) -> Result<Opened, OpenError> {
     let options = Options { every_address: false, ..options.clone() };
     for _ in 0..TRIES {
         let mut bytes = [0u8; 3];
-        // SAFETY: the buffer has that many bytes.
-        let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-        if filled != bytes.len() as isize {
+        if getrandom(&mut bytes, GetRandomFlags::empty()) != Ok(bytes.len()) {
             break;
         }
         let [b, c, d] = bytes;

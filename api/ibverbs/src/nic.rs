@@ -110,8 +110,7 @@ impl Nic {
 
     /// Makes the calling thread the one that waits for packets. Returns false if another thread is.
     pub fn begin_waiting(&self) -> bool {
-        // SAFETY: queries a number of the system.
-        let own = unsafe { libc::gettid() };
+        let own = rustix::thread::gettid().as_raw_pid();
         let take = |from| self.waiter.compare_exchange(from, own, Ordering::AcqRel, Ordering::Acquire);
         match take(0) {
             Ok(_) => true,

@@ -4,8 +4,9 @@ use remora_abi::context::{EXTENDED, VerbsContext};
 use remora_abi::device::IbvDevice;
 use remora_abi::objects::{Absent, IbvContext, IbvContextOps};
 use remora_verbs::raw::EventQueue;
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::ffi::c_int;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use crate::context::ContextObject;
@@ -93,14 +94,8 @@ pub fn open(device: *mut IbvDevice) -> Result<*mut IbvContext, c_int> {
     let of_system = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
     let events = Arc::new(EventQueue::new(nic::MAX_EVENTS).map_err(of_system)?);
     // A memfd has an inode of its own, which identifies the context.
-    // SAFETY: a C string, and a fresh descriptor.
-    let command = unsafe {
-        let descriptor = libc::memfd_create(c"remora-context".as_ptr(), libc::MFD_CLOEXEC);
-        if descriptor < 0 {
-            return Err(of_system(std::io::Error::last_os_error()));
-        }
-        OwnedFd::from_raw_fd(descriptor)
-    };
+    let command =
+        memfd_create("remora-context", MemfdFlags::CLOEXEC).map_err(|error| of_system(error.into()))?;
     let context = IbvContext {
         device,
         ops: ops(),

@@ -100,7 +100,7 @@ pub(crate) mod mapped {
     //! read-only.
     use super::*;
     use std::ffi::CString;
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
     fn last_error() -> Error {
         Error::Os(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
@@ -140,11 +140,11 @@ pub(crate) mod mapped {
         if size == 0 {
             return Err(Error::Invalid);
         }
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // glibc has a function for this system call only since version 2.27.
         // SAFETY: the name is a C string; the result is checked.
-        let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-        if fd < 0 {
-            return Err(last_error());
-        }
+        let fd = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) };
+        let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(last_error)?;
         // SAFETY: a new descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // The file is sealed against shrinking: a peer that truncated it would kill this process by SIGBUS.
