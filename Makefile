@@ -12,14 +12,14 @@ export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 ALL = --package remora-cli --package remora-store-cli --package remora-sim-cli --package remora-lab-cli
 # Users' kernels as WebAssembly are measured beside native ones, too.
 BENCH = $(CARGO) run --release --quiet --package remora-lab-cli --features wasm -- bench
-CHECKS = fmt tidy deny clippy unit abuse programs start interop doc docs
+CHECKS = fmt tidy deny clippy unit abuse programs packages start interop doc docs
 # Each builds the crates again with its own flags.
 DEEP_CHECKS = models fuzz miri
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit start abuse programs doc docs miri fuzz fuzz-soak planted roots models dropin compat compat-full interop interop-full build install uninstall demo bench figures-irn sweeps-irn soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit start abuse programs doc docs miri fuzz fuzz-soak planted roots models dropin compat compat-full interop interop-full build install uninstall dist tarball wheel deb image action packages release demo bench figures-irn sweeps-irn soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -132,6 +132,36 @@ install: ## what is built into PREFIX (/usr/local), below DESTDIR; builds what i
 
 uninstall: ## remove what `make install` has installed
 	@scripts/install uninstall
+
+dist: ## one relocatable tree for every Linux with glibc 2.17, into target/dist: what all packages hold
+	@scripts/setup portable
+	@scripts/dist
+
+tarball: dist ## the tree as a tarball with its installer, into target/release-files
+	@packaging/tarball/make "$$(scripts/dist --path)" target/release-files
+
+wheel: dist ## the tree as Python wheels, into target/release-files
+	@packaging/wheel/make "$$(scripts/dist --path)" target/release-files
+
+deb: dist ## the tree as Debian packages, into target/release-files
+	@packaging/deb/make "$$(scripts/dist --path)" target/release-files
+
+image: deb ## the Debian package in an image of a container, and the tree as an image to copy from (as root)
+	@scripts/setup image
+	@packaging/oci/make target/release-files
+
+action: wheel ## the GitHub Action, run as a runner does
+	@scripts/packages action
+
+packages: ## each package, made of what the tests have built, as a user without rights and network
+	@scripts/setup packages
+	@scripts/unit --no-run --cargo-quiet
+	@scripts/dropin --tested
+	@REMORA_BUILT=debug scripts/packages
+
+release: ## all files of a release, reproducibly, into target/release-files
+	@scripts/setup portable
+	@scripts/release
 
 interop: ## verbs programs against Linux Soft-RoCE in a guest, each way: the quick part (docs/guides/soft-roce.md)
 	@scripts/setup interop
