@@ -44,6 +44,9 @@ pub use program::{
 pub use step::{Change, Executed, Step};
 pub use verify::{Finding, Severity, verify};
 
+/// The text of a shipped program whose loop counts to ten.
+pub const COUNT_TO_TEN: &str = include_str!("../programs/count.chain");
+
 /// Reads a program in either language. A text that starts with `data`, `region`, `queue` or `repeat` is
 /// assembled; any other text is compiled.
 ///

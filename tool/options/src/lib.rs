@@ -9,7 +9,7 @@
 //! | [`progress`] | the progress bar |
 //! | [`ending`], [`cores`] | the signals that end a program; its CPU cores |
 //! | [`commands`], [`sibling`] | which program holds a command, and starting it |
-//! | [`program`], `logs` | beginning and end of a program |
+//! | [`program`], `logs`, `version` | beginning and end of a program, and its version |
 //! | [`tree`], [`examples`] | the commands of all programs as one tree; checks of help texts for tests |
 
 #![cfg_attr(
@@ -32,5 +32,6 @@ pub mod progress;
 pub mod sibling;
 mod table;
 pub mod tree;
+mod version;
 
 pub use table::{Columns, print_table};

@@ -9,7 +9,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::commands::{Program, complete};
 use crate::tree::{Described, PRINT};
-use crate::{logs, print, sibling};
+use crate::{logs, print, sibling, version};
 
 /// Runs a program: starts the one that holds the command, or parses the arguments and calls `run`. `refusal`
 /// returns an error message if arguments do not fit together.
@@ -43,7 +43,7 @@ pub fn start<C: CommandFactory + FromArgMatches>(
 }
 
 fn parse<C: CommandFactory + FromArgMatches>(refusal: fn(&ArgMatches) -> Option<String>) -> C {
-    let matches = complete(C::command()).get_matches();
+    let matches = complete(C::command()).long_version(version::text()).get_matches();
     if let Some(words) = refusal(&matches) {
         C::command().error(ErrorKind::ArgumentConflict, words).exit();
     }

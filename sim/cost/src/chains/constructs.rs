@@ -34,8 +34,7 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
 
 /// Returns the rate of rounds of the shipped loop, with its break after [`COUNT`] rounds instead of 10.
 fn rounds(model: &ConnectX5) -> f64 {
-    let text = include_str!("../../../../program/chain/programs/count.chain")
-        .replace("signaled 10]", &format!("signaled {COUNT}]"));
+    let text = remora_chain::COUNT_TO_TEN.replace("signaled 10]", &format!("signaled {COUNT}]"));
     let program = assemble(&text).expect("the shipped program is valid");
     let sites = program.queues.iter().map(|_| Site::server()).collect();
     let main = program.queue("loop").expect("the program has a queue named `loop`");

@@ -219,5 +219,8 @@ fn a_file_without_rows_is_no_figure() {
 #[test]
 fn the_version_names_the_command() {
     let said = remora(&["--version"]).good();
-    assert_eq!(said.trim_end(), concat!("remora ", env!("CARGO_PKG_VERSION")));
+    let mut lines = said.lines();
+    assert_eq!(lines.next(), Some(concat!("remora ", env!("CARGO_PKG_VERSION"))));
+    assert!(lines.next().is_some_and(|line| line.starts_with("commit: ")), "{said}");
+    assert!(lines.next().is_some_and(|line| line.contains("remora-store")), "{said}");
 }
