@@ -19,7 +19,7 @@ DEEP_CHECKS = models fuzz miri
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit start abuse programs doc docs miri fuzz fuzz-soak planted roots models dropin compat compat-full interop interop-full build install uninstall dist tarball wheel deb image action packages release demo bench figures-irn sweeps-irn soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit start abuse programs doc docs site miri fuzz fuzz-soak planted roots models dropin compat compat-full interop interop-full build install uninstall dist tarball wheel deb image action packages release demo bench figures-irn sweeps-irn soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -78,6 +78,8 @@ programs: ## the rows of `make compat` on the libraries that the tests have buil
 doc: ## the examples in the documentation, and the documentation itself
 	$(CARGO) test --workspace --exclude remora-tidy --features remora-lab-cli/wasm --doc
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --features remora-lab-cli/wasm --no-deps --quiet
+
+site: docs ## the same as `make docs`: the book as a site, whose folder can be served as it is
 
 docs: ## the book, into target/book; a link that leads nowhere is an error
 	@scripts/setup docs
