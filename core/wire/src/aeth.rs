@@ -207,25 +207,10 @@ impl fmt::Display for NakCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    const BYTES: [u8; LEN] = [0x60, 0x12, 0x34, 0x56];
-    const VALUE: Repr = Repr { syndrome: Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR), msn: 0x12_3456 };
-
-    #[test]
-    fn literal_bytes() {
-        assert_eq!(Repr::parse(&View::new(&BYTES).unwrap()), VALUE);
-        let mut out = [0x5a; LEN + 1];
-        VALUE.emit(&mut out);
-        assert_eq!((&out[..LEN], out[LEN]), (&BYTES[..], 0x5a));
-        assert_eq!(VALUE.to_string(), "NAK PSN sequence error msn=1193046");
-    }
-
-    #[test]
-    fn truncation_is_an_error() {
-        for len in 0..LEN {
-            assert_eq!(View::new(&BYTES[..len]).unwrap_err(), WireError::Truncated);
-        }
+    crate::header::tests! {
+        [0x60, 0x12, 0x34, 0x56] =>
+            Repr { syndrome: Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR), msn: 0x12_3456 }, "NAK PSN sequence error msn=1193046"
     }
 
     #[test]
@@ -252,14 +237,5 @@ mod tests {
             assert_eq!(made, Syndrome(byte));
         }
         assert_eq!(reserved, 256 - 32 - 32 - 5);
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_round_trip(bytes: [u8; LEN]) {
-            let mut out = [0; LEN];
-            Repr::parse(&View::new(&bytes).unwrap()).emit(&mut out);
-            prop_assert_eq!(out, bytes);
-        }
     }
 }

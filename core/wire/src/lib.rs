@@ -31,6 +31,7 @@ pub mod deth;
 mod error;
 pub mod ethernet;
 pub mod frame;
+mod header;
 pub mod icrc;
 pub mod ieth;
 pub mod immdt;

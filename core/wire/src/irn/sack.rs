@@ -7,101 +7,21 @@
 //!  +---------------+-----------------------------------------------+
 //! ```
 
-use core::fmt;
+use crate::Psn;
+use crate::header::header;
 
-use zerocopy::network_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use crate::{Psn, WireError};
-
-/// Length of the header in bytes.
-pub const LEN: usize = 4;
-
-#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Raw {
-    psn: U32,
-}
-const _: () = assert!(size_of::<Raw>() == LEN);
-
-/// A borrowed header whose length has been checked.
-#[derive(Copy, Clone, Debug)]
-pub struct View<'a>(&'a Raw);
-
-impl<'a> View<'a> {
-    /// Returns a view of the header at the start of `bytes`, or [`WireError::Truncated`] if `bytes` is too
-    /// short.
-    #[inline]
-    pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
-        Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
-    }
+header! {
+    "an IRN selective acknowledgement", 4, "sack={psn}";
 
     /// PSN of the packet that arrived out of order.
-    #[inline]
-    pub fn psn(&self) -> Psn {
-        Psn::new(self.0.psn.get())
-    }
-}
-
-/// The header as a value.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Repr {
-    /// PSN of the packet that arrived out of order.
-    pub psn: Psn,
-}
-
-impl Repr {
-    /// Converts a checked header into a value.
-    #[inline]
-    pub fn parse(view: &View<'_>) -> Repr {
-        Repr { psn: view.psn() }
-    }
-
-    /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.
-    #[inline]
-    pub fn emit(&self, out: &mut [u8]) {
-        let (place, _) = Raw::mut_from_prefix(out).expect("space for an IRN selective acknowledgement");
-        *place = Raw { psn: U32::new(self.psn.get()) };
-    }
-}
-
-impl fmt::Display for Repr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sack={}", self.psn.get())
-    }
+    psn: Psn;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    const BYTES: [u8; LEN] = [0, 0x01, 0x02, 0x03];
-    const VALUE: Repr = Repr { psn: Psn::new(0x01_0203) };
-
-    #[test]
-    fn literal_bytes() {
-        assert_eq!(Repr::parse(&View::new(&BYTES).unwrap()), VALUE);
-        let mut out = [0x5a; LEN + 1];
-        VALUE.emit(&mut out);
-        assert_eq!((&out[..LEN], out[LEN]), (&BYTES[..], 0x5a));
-        assert_eq!(VALUE.to_string(), "sack=66051");
-    }
-
-    #[test]
-    fn truncation_is_an_error() {
-        for len in 0..LEN {
-            assert_eq!(View::new(&BYTES[..len]).unwrap_err(), WireError::Truncated);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_round_trip_but_for_the_reserved_byte(bytes: [u8; LEN]) {
-            let mut out = [0; LEN];
-            Repr::parse(&View::new(&bytes).unwrap()).emit(&mut out);
-            prop_assert_eq!(&out[1..], &bytes[1..]);
-            prop_assert_eq!(out[0], 0);
-        }
+    crate::header::tests! {
+        [0, 0x01, 0x02, 0x03] => Repr { psn: Psn::new(0x01_0203) }, "sack=66051", reserved ..1
     }
 }
