@@ -3,7 +3,9 @@
 use remora_nic::WorkCompletion;
 use remora_transport::Instant;
 
-use super::{ClientConfig, Design, Finished, Grant, Lost, Machine, Refused, Slot, abdlock, prism_rs};
+use super::{
+    ClientConfig, Design, Finished, Grant, Lost, Machine, Operation, Refused, Slot, abdlock, prism_rs,
+};
 use crate::{Broken, Connections, QueueNeeds, Registered};
 
 /// A block client of the design that the replicas use.
@@ -66,24 +68,15 @@ impl Machine for AnyClient {
     }
 
     #[inline]
-    fn read(
+    fn start(
         &mut self,
         now: Instant,
-        block: u64,
-        connections: &mut impl Connections,
-    ) -> Result<Slot, Refused> {
-        either!(self, client => client.read(now, block, connections))
-    }
-
-    #[inline]
-    fn write(
-        &mut self,
-        now: Instant,
+        operation: Operation,
         block: u64,
         value: &[u8],
         connections: &mut impl Connections,
     ) -> Result<Slot, Refused> {
-        either!(self, client => client.write(now, block, value, connections))
+        either!(self, client => client.start(now, operation, block, value, connections))
     }
 
     #[inline]

@@ -30,8 +30,14 @@ pub trait Machine {
     ///
     /// # Errors
     /// `WindowFull`, `NoSuchBlock`: nothing was started.
-    fn read(&mut self, now: Instant, block: u64, connections: &mut impl Connections)
-    -> Result<Slot, Refused>;
+    fn read(
+        &mut self,
+        now: Instant,
+        block: u64,
+        connections: &mut impl Connections,
+    ) -> Result<Slot, Refused> {
+        self.start(now, Operation::Read, block, &[], connections)
+    }
 
     /// Starts writing a block. `value` is as long as a block.
     ///
@@ -43,7 +49,9 @@ pub trait Machine {
         block: u64,
         value: &[u8],
         connections: &mut impl Connections,
-    ) -> Result<Slot, Refused>;
+    ) -> Result<Slot, Refused> {
+        self.start(now, Operation::Write, block, value, connections)
+    }
 
     /// Starts an operation; `value` is the value of a WRITE.
     ///
@@ -56,12 +64,7 @@ pub trait Machine {
         block: u64,
         value: &[u8],
         connections: &mut impl Connections,
-    ) -> Result<Slot, Refused> {
-        match operation {
-            Operation::Read => self.read(now, block, connections),
-            Operation::Write => self.write(now, block, value, connections),
-        }
-    }
+    ) -> Result<Slot, Refused>;
 
     /// Processes a completion of a replica's queue pair, and returns the operation that the completion ends.
     /// Completions of an earlier connection are ignored.

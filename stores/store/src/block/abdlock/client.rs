@@ -116,29 +116,27 @@ impl Machine for Client {
         }
     }
 
-    fn read(
+    fn start(
         &mut self,
         now: Instant,
-        block: u64,
-        connections: &mut impl Connections,
-    ) -> Result<Slot, Refused> {
-        let slot = self.slots.begin(block)?;
-        Ok(self.begin(slot, Operation::Read, block, now, connections))
-    }
-
-    fn write(
-        &mut self,
-        now: Instant,
+        operation: Operation,
         block: u64,
         value: &[u8],
         connections: &mut impl Connections,
     ) -> Result<Slot, Refused> {
-        if value.len() != self.config.layout.block_len as usize {
+        let writes = operation == Operation::Write;
+        if writes && value.len() != self.config.layout.block_len as usize {
             return Err(Refused::WrongLength);
         }
         let slot = self.slots.begin(block)?;
-        self.arena.write(Client::buffer_at(&self.config, slot, 0) + WORD, value);
-        Ok(self.begin(slot, Operation::Write, block, now, connections))
+        if writes {
+            self.arena.write(Client::buffer_at(&self.config, slot, 0) + WORD, value);
+        }
+        self.flights[slot].begin(operation, block, now);
+        self.deadline = self.deadline.min(deadline(&self.flights[slot]));
+        self.ask_all(slot, connections);
+        self.slots.checked(|slot| self.flights[slot].state == State::Idle);
+        Ok(Slot(slot as u16))
     }
 
     #[inline]
@@ -201,21 +199,6 @@ impl Machine for Client {
 }
 
 impl Client {
-    fn begin(
-        &mut self,
-        slot: usize,
-        operation: Operation,
-        block: u64,
-        now: Instant,
-        connections: &mut impl Connections,
-    ) -> Slot {
-        self.flights[slot].begin(operation, block, now);
-        self.deadline = self.deadline.min(deadline(&self.flights[slot]));
-        self.ask_all(slot, connections);
-        self.slots.checked(|slot| self.flights[slot].state == State::Idle);
-        Slot(slot as u16)
-    }
-
     fn ask_all(&mut self, slot: usize, connections: &mut impl Connections) {
         (0..self.replica_set.len()).for_each(|replica| self.ask(slot, replica, connections));
     }

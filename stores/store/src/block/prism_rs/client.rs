@@ -154,29 +154,27 @@ impl Machine for Client {
         (0..self.replica_set.len()).for_each(|replica| self.ask_for_all(replica, connections));
     }
 
-    fn read(
+    fn start(
         &mut self,
         now: Instant,
-        block: u64,
-        connections: &mut impl Connections,
-    ) -> Result<Slot, Refused> {
-        let slot = self.slots.begin(block)?;
-        Ok(self.begin(slot, Operation::Read, block, now, connections))
-    }
-
-    fn write(
-        &mut self,
-        now: Instant,
+        operation: Operation,
         block: u64,
         value: &[u8],
         connections: &mut impl Connections,
     ) -> Result<Slot, Refused> {
-        if value.len() != self.value.len() {
+        let writes = operation == Operation::Write;
+        if writes && value.len() != self.value.len() {
             return Err(Refused::WrongLength);
         }
         let slot = self.slots.begin(block)?;
-        self.arena.write(Client::buffer_at(&self.config, slot, 0) + WORD, value);
-        Ok(self.begin(slot, Operation::Write, block, now, connections))
+        if writes {
+            self.arena.write(Client::buffer_at(&self.config, slot, 0) + WORD, value);
+        }
+        self.flights[slot].begin(operation, block);
+        self.aim(slot, now);
+        self.ask_all(slot, connections);
+        self.checked(0);
+        Ok(Slot(slot as u16))
     }
 
     fn complete(
@@ -253,21 +251,6 @@ impl Machine for Client {
 }
 
 impl Client {
-    fn begin(
-        &mut self,
-        slot: usize,
-        operation: Operation,
-        block: u64,
-        now: Instant,
-        connections: &mut impl Connections,
-    ) -> Slot {
-        self.flights[slot].begin(operation, block);
-        self.aim(slot, now);
-        self.ask_all(slot, connections);
-        self.checked(0);
-        Slot(slot as u16)
-    }
-
     /// Asserts the invariants, in debug builds only; those of replicas only for `replica`.
     #[inline(always)]
     fn checked(&self, replica: usize) {
