@@ -1,42 +1,12 @@
 //! Checks that an XDP port allocates nothing after set-up, whatever frames pass.
-#![allow(unsafe_code, reason = "counting allocations means being the allocator")]
+#![allow(unsafe_code, reason = "network namespaces")]
 
 mod network;
 
 use remora_port::xdp::{Options, XdpPort};
 use remora_port::{Egress, Port};
 use remora_wire::frame::{Class, Route, Start};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    /// True in the thread of the test. Other threads, such as those of the harness, may allocate meanwhile.
-    static MINE: Cell<bool> = const { Cell::new(false) };
-}
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting uses no memory of its own.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if MINE.try_with(Cell::get).unwrap_or(false) {
-            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        }
-        // SAFETY: the caller keeps GlobalAlloc's contract, which is the system's.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above; `pointer` came from `alloc`, so from the system's allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 #[test]
 fn frames_pass_without_an_allocation() {
@@ -56,26 +26,25 @@ fn frames_pass_without_an_allocation() {
     for port in [&mut one, &mut two] {
         port.arm();
     }
-    MINE.set(true);
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
     let mut came = 0;
-    for round in 0..300u16 {
-        for frame in 0..round % 100 + 1 {
-            let transport = 16 + frame * 7;
-            let lease = one.lend(to_two, Class::default(), 42 + usize::from(transport)).expect("space");
-            route.emit(Start::Ethernet, 0, transport, lease.bytes);
-            one.commit();
-            one.lend(to_one, Class::default(), 60).expect("space").bytes.fill(2);
-            one.commit();
+    let counted = allocation_counter::measure(|| {
+        for round in 0..300u16 {
+            for frame in 0..round % 100 + 1 {
+                let transport = 16 + frame * 7;
+                let lease = one.lend(to_two, Class::default(), 42 + usize::from(transport)).expect("space");
+                route.emit(Start::Ethernet, 0, transport, lease.bytes);
+                one.commit();
+                one.lend(to_one, Class::default(), 60).expect("space").bytes.fill(2);
+                one.commit();
+            }
+            one.flush();
+            for port in [&mut one, &mut two] {
+                while port.receive(32, &mut |frame| came += frame.bytes.len()) > 0 {}
+            }
+            one.arm();
+            one.disarm();
         }
-        one.flush();
-        for port in [&mut one, &mut two] {
-            while port.receive(32, &mut |frame| came += frame.bytes.len()) > 0 {}
-        }
-        one.arm();
-        one.disarm();
-    }
-    let after = ALLOCATIONS.load(Ordering::Relaxed);
+    });
     assert!(came > 1_000_000 && one.counters().frames_sent > 20_000, "{came} {:?}", one.counters());
-    assert_eq!(after - before, 0);
+    assert_eq!(counted.count_total, 0);
 }
