@@ -2,7 +2,6 @@
 
 use remora_nic::kernel::{Ending, Place, Status, TAG_MASK};
 use remora_nic::{CompletionKind, Flags, Operation, Sge, WorkCompletion, WorkRequest};
-use std::fmt;
 use std::time::Duration;
 
 use crate::queue_pair::with_head;
@@ -52,24 +51,15 @@ pub struct AnswerBuffers {
 }
 
 /// The reason why [`AnswerBuffers::wait`] returns no answer.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     /// Polling the completion queue failed.
+    #[error("{0}")]
     Poll(PollError),
     /// A work request has failed with this status, so its connection has ended.
+    #[error("the connection has ended: {}", .0.explain())]
     Ended(crate::Status),
 }
-
-impl fmt::Display for AnswerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AnswerError::Poll(error) => error.fmt(f),
-            AnswerError::Ended(status) => write!(f, "the connection has ended: {}", status.explain()),
-        }
-    }
-}
-
-impl std::error::Error for AnswerError {}
 
 impl From<PollError> for AnswerError {
     fn from(error: PollError) -> AnswerError {

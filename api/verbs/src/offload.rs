@@ -47,7 +47,6 @@
 use remora_chain::{Image, Location, Numbers, Program, Queue, QueueNumbers, Segment, layout, link};
 use remora_memory::{Access, Bytes};
 use remora_nic::{Fetching, ReceiveRequest};
-use std::fmt;
 
 use crate::code::{Placed, Section, Slots};
 use crate::{
@@ -85,43 +84,30 @@ impl Call {
 const COMPLETIONS: u32 = 16;
 
 /// The reason why a program cannot be loaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// An object could not be created.
+    #[error("{0}")]
     Create(CreateError),
     /// A receive work request could not be posted.
+    #[error("{0}")]
     Post(PostError),
     /// The program has no queue or region of this name, or the name belongs to another kind of object.
+    #[error("the program has no such queue or region: `{0}`")]
     Unknown(String),
     /// No memory was bound to this region of the program.
+    #[error("the region `{0}` has no memory: bind it by `Loader::region`")]
     NoRegion(String),
     /// A region is smaller than the program requires: its name, its size in bytes, and the required size.
+    #[error("the region `{0}` has {1} bytes, and the program needs {2}")]
     SmallRegion(String, u64, u64),
     /// The queue pair bound to this queue does not have the attributes that the queue needs.
+    #[error(
+        "the queue pair for `{0}` has other slots, receives or fetching than the program needs: make it \
+         by `create_port`"
+    )]
     Unfit(String),
 }
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoadError::Create(error) => error.fmt(f),
-            LoadError::Post(error) => error.fmt(f),
-            LoadError::Unknown(name) => write!(f, "the program has no such queue or region: `{name}`"),
-            LoadError::NoRegion(name) => {
-                write!(f, "the region `{name}` has no memory: bind it by `Loader::region`")
-            }
-            LoadError::SmallRegion(name, bytes, least) => {
-                write!(f, "the region `{name}` has {bytes} bytes, and the program needs {least}")
-            }
-            LoadError::Unfit(name) => write!(
-                f,
-                "the queue pair for `{name}` has other slots, receives or fetching than the program needs: make it by `create_port`"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
 
 impl From<CreateError> for LoadError {
     fn from(error: CreateError) -> LoadError {

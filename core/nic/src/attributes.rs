@@ -193,24 +193,15 @@ fn is_path_mtu(mtu: u32, any: bool) -> bool {
 }
 
 /// The reason why `modify` failed; the queue pair is unchanged. The verbs return EINVAL.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModifyFault {
     /// The queue pair does not exist.
+    #[error("no such queue pair")]
     NoQueuePair,
     /// The transition is not allowed, or an attribute is missing or not allowed in it.
+    #[error("{0}")]
     Transition(ModifyError),
     /// The value of the named attribute is out of range.
+    #[error("the value of {0} is out of range")]
     Value(&'static str),
 }
-
-impl std::fmt::Display for ModifyFault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ModifyFault::NoQueuePair => f.write_str("no such queue pair"),
-            ModifyFault::Transition(error) => error.fmt(f),
-            ModifyFault::Value(name) => write!(f, "the value of {name} is out of range"),
-        }
-    }
-}
-
-impl std::error::Error for ModifyFault {}

@@ -185,33 +185,24 @@ pub enum Receives {
 }
 
 /// The reason why a resource cannot be created or used.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NicError {
     /// The configured maximum number of resources of this kind is reached (ENOMEM).
+    #[error("as many resources of this kind as the NIC was configured for")]
     Full,
     /// The resource does not exist (EINVAL).
+    #[error("no such resource")]
     Unknown,
     /// Another resource still uses the resource (EBUSY).
+    #[error("the resource is still in use")]
     Busy,
     /// A size is too small: for one entry, for the current entries, or for the limit that is set (EINVAL).
+    #[error("the size is too small for the entries or the limit of the resource")]
     TooSmall,
     /// The transport service of the queue pair does not support the operation (EINVAL).
+    #[error("queue pairs of this transport service have none")]
     NotThisService,
     /// The address is not a multicast group (EINVAL).
+    #[error("the address is no multicast group's")]
     NotAGroup,
 }
-
-impl std::fmt::Display for NicError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            NicError::Full => "as many resources of this kind as the NIC was configured for",
-            NicError::Unknown => "no such resource",
-            NicError::Busy => "the resource is still in use",
-            NicError::TooSmall => "the size is too small for the entries or the limit of the resource",
-            NicError::NotAGroup => "the address is no multicast group's",
-            NicError::NotThisService => "queue pairs of this transport service have none",
-        })
-    }
-}
-
-impl std::error::Error for NicError {}

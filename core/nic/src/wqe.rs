@@ -258,34 +258,28 @@ pub fn sge_slot(pair: &[Sge]) -> [u8; SLOT] {
 }
 
 /// The reason why a work request cannot be written into a queue. `ibv_post_send` returns EINVAL or ENOMEM.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
     /// The queue is full (ENOMEM).
+    #[error("the queue is full: poll its completion queue, or create it deeper")]
     QueueFull,
     /// The work request has more elements than the queue was created for.
+    #[error("more scatter/gather elements than the queue pair was created for (max_sge)")]
     TooManySges,
     /// The work request has more inline data than the queue was created for.
+    #[error("more inline data than the queue pair was created for (max_inline)")]
     TooMuchInline,
     /// The payload does not fit the operation: an atomic needs exactly one element of 8 bytes; a READ cannot
     /// be inline.
+    #[error(
+        "the payload does not fit the operation: an atomic takes one element of 8 bytes, a READ cannot be \
+         inline"
+    )]
     BadPayload,
     /// The queue pair accepts no work requests in its present state.
+    #[error("the queue pair takes no work in this state: bring it to RTS (RTR for receives)")]
     BadState,
 }
-
-impl std::fmt::Display for PostError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            PostError::QueueFull => "the queue is full: poll its completion queue, or create it deeper",
-            PostError::TooManySges => "more scatter/gather elements than the queue pair was created for (max_sge)",
-            PostError::TooMuchInline => "more inline data than the queue pair was created for (max_inline)",
-            PostError::BadPayload => "the payload does not fit the operation: an atomic takes one element of 8 bytes, a READ cannot be inline",
-            PostError::BadState => "the queue pair takes no work in this state: bring it to RTS (RTR for receives)",
-        })
-    }
-}
-
-impl std::error::Error for PostError {}
 
 /// Returns the header word of a work request, with the lower 48 bits of the id; see [`high_bits`].
 pub(crate) fn header(opcode: WqeOpcode, flags: u8, id: u64) -> u64 {

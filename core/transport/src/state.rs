@@ -204,32 +204,21 @@ pub struct Rule {
 
 /// The reason why a modification is refused. The queue pair is unchanged. The verbs API reports `EINVAL` for
 /// all of them.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModifyError {
     /// The transition between these states is invalid for every service.
+    #[error("a queue pair cannot go from {0} to {1}")]
     NoTransition(State, State),
     /// The transition is invalid for this service.
+    #[error("a queue pair of service {2:?} cannot go from {0} to {1}")]
     NotThisService(State, State, Service),
     /// These required attributes are missing.
+    #[error("this transition needs {0}")]
     Missing(Attributes),
     /// These attributes are not allowed in this transition.
+    #[error("this transition does not take {0}")]
     Excess(Attributes),
 }
-
-impl fmt::Display for ModifyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ModifyError::NoTransition(from, to) => write!(f, "a queue pair cannot go from {from} to {to}"),
-            ModifyError::NotThisService(from, to, service) => {
-                write!(f, "a queue pair of service {service:?} cannot go from {from} to {to}")
-            }
-            ModifyError::Missing(attributes) => write!(f, "this transition needs {attributes}"),
-            ModifyError::Excess(attributes) => write!(f, "this transition does not take {attributes}"),
-        }
-    }
-}
-
-impl std::error::Error for ModifyError {}
 
 /// Checks that a queue pair of this service may go from `current` to `target` with these attributes.
 ///

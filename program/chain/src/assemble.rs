@@ -10,7 +10,8 @@ pub(crate) use read::VERBS;
 use crate::program::Program;
 
 /// An error in a text, with its position.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {what}")]
 pub struct Mistake {
     /// Line number, starting at 1.
     pub line: u32,
@@ -30,14 +31,6 @@ impl Mistake {
         format!("{file}:{}:{}: {}\n  | {line}\n  | {blank}^", self.line, self.column, self.what)
     }
 }
-
-impl std::fmt::Display for Mistake {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}, column {}: {}", self.line, self.column, self.what)
-    }
-}
-
-impl std::error::Error for Mistake {}
 
 /// Assembles a program.
 ///

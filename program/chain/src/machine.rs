@@ -27,40 +27,24 @@ const COMPLETIONS: u32 = 256;
 const RIGHTS: Access = Access::from_bits(0xf).expect("the bits are access rights");
 
 /// The reason why a program cannot be loaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// The program needs more queues or memory than the NIC has.
+    #[error("the program has more queues or more bytes than the NIC takes")]
     TooBig,
     /// A receive has more pieces than a NIC supports.
+    #[error("a receive of {queue} has more than {pieces} pieces", pieces = PIECES)]
     TooManyPieces {
         /// Name of the queue.
         queue: String,
     },
     /// The number of receives of a recycled queue is not a power of two.
+    #[error("the receives of {queue} repeat with the recycled queue: their number must be a power of two")]
     NoPowerOfTwo {
         /// Name of the queue.
         queue: String,
     },
 }
-
-impl std::fmt::Display for LoadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            LoadError::TooBig => f.write_str("the program has more queues or more bytes than the NIC takes"),
-            LoadError::TooManyPieces { queue } => {
-                write!(f, "a receive of {queue} has more than {PIECES} pieces")
-            }
-            LoadError::NoPowerOfTwo { queue } => {
-                write!(
-                    f,
-                    "the receives of {queue} repeat with the recycled queue: their number must be a power of two"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
 
 /// The reason why a run ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -238,16 +238,19 @@ fn limit(what: &'static str, asked: u64, limit: u64) -> Result<(), TopologyError
 }
 
 /// The reason why a topology is invalid.
-#[derive(Copy, Clone, Debug, PartialEq)]
+#[derive(Copy, Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TopologyError {
     /// No node is a host.
+    #[error("no node is a host: list fewer nodes as switches")]
     NoHost,
     /// A host has no link.
+    #[error("host {host} has no link: add one, or list it as a switch")]
     HostWithoutLink {
         /// Node number of the host.
         host: u32,
     },
     /// A host has more links than a NIC has ports.
+    #[error("host {host} has {links} links, and a NIC has at most {limit} ports: join some by a switch")]
     HostLinks {
         /// Node number of the host.
         host: u32,
@@ -257,6 +260,9 @@ pub enum TopologyError {
         limit: usize,
     },
     /// A link names a node that does not exist.
+    #[error(
+        "link {link} names node {node}, and there are {nodes}: raise the count of nodes or correct the link"
+    )]
     UnknownNode {
         /// Index of the link.
         link: usize,
@@ -266,6 +272,7 @@ pub enum TopologyError {
         nodes: usize,
     },
     /// A link joins a node to itself.
+    #[error("link {link} joins node {node} to itself: remove it or correct one end")]
     Loop {
         /// Index of the link.
         link: usize,
@@ -273,6 +280,11 @@ pub enum TopologyError {
         node: u32,
     },
     /// The rate of a link is not in [`RATE_MIN`]..=[`RATE_MAX`].
+    #[error(
+        "link {link} has {rate} bit/s: choose a rate from {rate_min} to {rate_max}",
+        rate_min = RATE_MIN,
+        rate_max = RATE_MAX
+    )]
     Rate {
         /// Index of the link.
         link: usize,
@@ -280,6 +292,7 @@ pub enum TopologyError {
         rate: u64,
     },
     /// The delay of a link is above [`DELAY_MAX`].
+    #[error("link {link} has a delay of {delay} ps: choose at most {delay_max}", delay_max = DELAY_MAX)]
     Delay {
         /// Index of the link.
         link: usize,
@@ -287,6 +300,7 @@ pub enum TopologyError {
         delay: u64,
     },
     /// The loss of a link is not a probability.
+    #[error("link {link} loses packets with probability {loss}: choose one from 0 to 1")]
     Loss {
         /// Index of the link.
         link: usize,
@@ -294,6 +308,7 @@ pub enum TopologyError {
         loss: f64,
     },
     /// A limit is exceeded.
+    #[error("{asked} {what}, and the limit is {limit}: make the network smaller")]
     TooMany {
         /// Name of what is limited: nodes, links, ports of a node or entries of the routes.
         what: &'static str,
@@ -303,45 +318,9 @@ pub enum TopologyError {
         limit: u64,
     },
     /// The parameters of a generator do not describe a network. The text states the violated rule.
+    #[error("{0}")]
     Shape(&'static str),
 }
-
-impl fmt::Display for TopologyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            TopologyError::NoHost => f.write_str("no node is a host: list fewer nodes as switches"),
-            TopologyError::HostWithoutLink { host } => {
-                write!(f, "host {host} has no link: add one, or list it as a switch")
-            }
-            TopologyError::HostLinks { host, links, limit } => write!(
-                f,
-                "host {host} has {links} links, and a NIC has at most {limit} ports: join some by a switch"
-            ),
-            TopologyError::UnknownNode { link, node, nodes } => write!(
-                f,
-                "link {link} names node {node}, and there are {nodes}: raise the count of nodes or correct the link"
-            ),
-            TopologyError::Loop { link, node } => {
-                write!(f, "link {link} joins node {node} to itself: remove it or correct one end")
-            }
-            TopologyError::Rate { link, rate } => {
-                write!(f, "link {link} has {rate} bit/s: choose a rate from {RATE_MIN} to {RATE_MAX}")
-            }
-            TopologyError::Delay { link, delay } => {
-                write!(f, "link {link} has a delay of {delay} ps: choose at most {DELAY_MAX}")
-            }
-            TopologyError::Loss { link, loss } => {
-                write!(f, "link {link} loses packets with probability {loss}: choose one from 0 to 1")
-            }
-            TopologyError::TooMany { what, asked, limit } => {
-                write!(f, "{asked} {what}, and the limit is {limit}: make the network smaller")
-            }
-            TopologyError::Shape(rule) => f.write_str(rule),
-        }
-    }
-}
-
-impl std::error::Error for TopologyError {}
 
 #[cfg(test)]
 mod tests;

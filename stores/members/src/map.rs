@@ -1,7 +1,6 @@
 //! The map of servers, and its rules.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::SocketAddr;
 
 use serde::Deserialize;
@@ -39,35 +38,24 @@ struct Text {
 }
 
 /// The reason for which a text is not a valid map.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
     /// The text is not TOML, or has unknown fields.
+    #[error("{0}")]
     Text(String),
     /// The map contains no server.
+    #[error("it names no server: add [[server]] with name = \"a\" and address = \"10.0.0.1:7481\"")]
     Empty,
     /// The map contains this number of servers, more than [`MAX_SERVERS`].
+    #[error("it names {0} servers, and {max_servers} are the most", max_servers = MAX_SERVERS)]
     TooMany(usize),
     /// Two servers have the same name or address.
+    #[error("two servers have {0}")]
     Twice(String),
     /// No server has this shard, although there are shards with higher numbers.
+    #[error("no server has shard = {0}, and shards are counted from 0")]
     Gap(u32),
 }
-
-impl fmt::Display for MapError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MapError::Text(says) => write!(f, "{says}"),
-            MapError::Empty => f.write_str(
-                "it names no server: add [[server]] with name = \"a\" and address = \"10.0.0.1:7481\"",
-            ),
-            MapError::TooMany(count) => write!(f, "it names {count} servers, and {MAX_SERVERS} are the most"),
-            MapError::Twice(what) => write!(f, "two servers have {what}"),
-            MapError::Gap(shard) => write!(f, "no server has shard = {shard}, and shards are counted from 0"),
-        }
-    }
-}
-
-impl std::error::Error for MapError {}
 
 impl Map {
     /// Parses a map.

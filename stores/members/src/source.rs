@@ -21,34 +21,21 @@ pub enum Source {
 }
 
 /// The reason for which a map cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     /// The text is not the name of a source.
+    #[error("{0:?} names no map of servers: give a file, or etcd://HOST:2379/KEY")]
     Name(String),
     /// The source cannot be reached.
+    #[error("{0}")]
     Reach(String),
     /// The source is empty.
+    #[error("there is no map of servers at {0}: put one there, or check the name")]
     Missing(String),
     /// The source's content is not a valid map.
+    #[error("{0} is no map of servers: {1}")]
     Map(String, MapError),
 }
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SourceError::Name(name) => {
-                write!(f, "{name:?} names no map of servers: give a file, or etcd://HOST:2379/KEY")
-            }
-            SourceError::Reach(says) => f.write_str(says),
-            SourceError::Missing(place) => {
-                write!(f, "there is no map of servers at {place}: put one there, or check the name")
-            }
-            SourceError::Map(place, error) => write!(f, "{place} is no map of servers: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for SourceError {}
 
 impl FromStr for Source {
     type Err = SourceError;

@@ -41,27 +41,18 @@ pub trait Connections {
 }
 
 /// The reason for which a machine can no longer use a queue pair.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// A work request completed with this error status.
+    #[error("the queue pair failed: {}", .0.explain())]
     Completion(Status),
     /// The queue did not accept a work request.
+    #[error("the queue pair took no request: {0}")]
     Post(PostError),
     /// The peer violated the protocol.
+    #[error("the peer sent a message that no correct peer sends")]
     Protocol,
 }
-
-impl core::fmt::Display for Broken {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Broken::Completion(status) => write!(f, "the queue pair failed: {}", status.explain()),
-            Broken::Post(error) => write!(f, "the queue pair took no request: {error}"),
-            Broken::Protocol => f.write_str("the peer sent a message that no correct peer sends"),
-        }
-    }
-}
-
-impl core::error::Error for Broken {}
 
 impl From<PostError> for Broken {
     fn from(error: PostError) -> Broken {

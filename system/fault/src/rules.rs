@@ -2,7 +2,6 @@
 
 use remora_wire::frame::{Address, Endpoint};
 use serde::Deserialize;
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -309,16 +308,9 @@ impl Rules {
 }
 
 /// An error in a rule file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("fault rules: {}", .0.trim_end())]
 pub struct RulesError(String);
-
-impl fmt::Display for RulesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "fault rules: {}", self.0.trim_end())
-    }
-}
-
-impl std::error::Error for RulesError {}
 
 #[cfg(test)]
 mod tests {

@@ -150,37 +150,24 @@ impl Config {
 }
 
 /// The reason why an adapter could not be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The number of engines is not allowed.
+    #[error("an adapter has 1 to {max_engines} engines, not {0}", max_engines = MAX_ENGINES)]
     Engines(usize),
     /// The port's error: one line with the problem and its solution.
+    #[error("{0}")]
     Port(String),
     /// The memory table could not be created.
+    #[error("the memory table: {0}")]
     Memory(remora_memory::Error),
     /// The system has no descriptor, no thread or no randomness.
+    #[error("cannot open the NIC: {0}{advice}", advice = remora_port::remedy(.0))]
     System(io::Error),
     /// This system call failed.
+    #[error("cannot open the NIC, in {0}: {1}{advice}", advice = remora_port::remedy(.1))]
     Call(&'static str, io::Error),
 }
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Engines(count) => write!(f, "an adapter has 1 to {MAX_ENGINES} engines, not {count}"),
-            OpenError::Port(words) => f.write_str(words),
-            OpenError::Memory(error) => write!(f, "the memory table: {error}"),
-            OpenError::System(error) => {
-                write!(f, "cannot open the NIC: {error}{}", remora_port::remedy(error))
-            }
-            OpenError::Call(call, error) => {
-                write!(f, "cannot open the NIC, in {call}: {error}{}", remora_port::remedy(error))
-            }
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 /// Returns a function that adds the name of the system call to an error.
 fn refused<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> OpenError {

@@ -40,42 +40,21 @@ impl fmt::Display for PortKind {
 }
 
 /// The reason why a peer could not be added.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttachError {
     /// The port is of another kind.
+    #[error("the port of this NIC is {0}, which cannot reach the peer: open both NICs with the same kind")]
     WrongKind(PortKind),
     /// The port's error, as text.
+    #[error("{0}")]
     Port(String),
     /// This kind of port has no multicast groups.
+    #[error("port {0} has no multicast groups: open the device over udp")]
     NoGroups(PortKind),
     /// The port has no such address, or can have no more.
+    #[error("the port of this NIC cannot have another address (at most {0}): use one that it has")]
     NoAddress(u8),
 }
-
-impl fmt::Display for AttachError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AttachError::WrongKind(kind) => {
-                write!(
-                    f,
-                    "the port of this NIC is {kind}, which cannot reach the peer: open both NICs with the same kind"
-                )
-            }
-            AttachError::Port(words) => f.write_str(words),
-            AttachError::NoGroups(kind) => {
-                write!(f, "port {kind} has no multicast groups: open the device over udp")
-            }
-            AttachError::NoAddress(most) => {
-                write!(
-                    f,
-                    "the port of this NIC cannot have another address (at most {most}): use one that it has"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for AttachError {}
 
 /// A port with peers. Used on the control path only, where it may be a trait object.
 pub trait Attach {

@@ -4,7 +4,6 @@
 use remora_wire::frame::Address;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,60 +15,46 @@ pub const DETECTION: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The reason why a NIC cannot have an address. The message of each variant says what to do.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// `0.0.0.0` or `::`. The ICRC covers the source address, so the NIC needs one particular address.
+    #[error(
+        "{0} means every address, but the checksum of a RoCE frame covers its source address: choose one \
+         that `ip address` lists"
+    )]
     Unspecified(IpAddr),
     /// The address of a multicast group.
+    #[error(
+        "{0} is a multicast group's address, and a NIC needs an address of its own: choose one that `ip \
+         address` lists"
+    )]
     Multicast(IpAddr),
     /// The limited broadcast address, or the broadcast address of a network of this machine.
+    #[error(
+        "{0} is a broadcast address, and a NIC needs an address of its own: choose one that `ip address` \
+         lists"
+    )]
     Broadcast(IpAddr),
     /// A link-local address without an interface. Such addresses exist on every interface's network.
+    #[error(
+        "{0} is a link-local address, which is ambiguous without its interface: choose one as in {0}%eth0 \
+         (`ip -6 address` lists both)"
+    )]
     NoZone(IpAddr),
     /// The kernel is still checking that no other machine has the address (duplicate address detection).
+    #[error(
+        "{0} is not usable after {seconds} s, because the kernel has not finished its duplicate address \
+         detection (`ip -6 address` shows `tentative`): check that the link is up, or try again later",
+        seconds = DETECTION.as_secs()
+    )]
     Tentative(IpAddr),
     /// Another machine on the network has the address.
+    #[error(
+        "{0} belongs to another machine, too (`ip -6 address` shows `dadfailed`): choose another address, \
+         or remove it there"
+    )]
     Duplicate(IpAddr),
 }
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unfit::Unspecified(ip) => write!(
-                f,
-                "{ip} means every address, but the checksum of a RoCE frame covers its source address: choose one that \
-                 `ip address` lists"
-            ),
-            Unfit::Multicast(ip) => write!(
-                f,
-                "{ip} is a multicast group's address, and a NIC needs an address of its own: choose one that `ip address` \
-                 lists"
-            ),
-            Unfit::Broadcast(ip) => write!(
-                f,
-                "{ip} is a broadcast address, and a NIC needs an address of its own: choose one that `ip address` lists"
-            ),
-            Unfit::NoZone(ip) => write!(
-                f,
-                "{ip} is a link-local address, which is ambiguous without its interface: choose one as in {ip}%eth0 (`ip -6 \
-                 address` lists both)"
-            ),
-            Unfit::Tentative(ip) => write!(
-                f,
-                "{ip} is not usable after {} s, because the kernel has not finished its duplicate address detection (`ip -6 \
-                 address` shows `tentative`): check that the link is up, or try again later",
-                DETECTION.as_secs()
-            ),
-            Unfit::Duplicate(ip) => write!(
-                f,
-                "{ip} belongs to another machine, too (`ip -6 address` shows `dadfailed`): choose another address, or \
-                 remove it there"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Unfit {}
 
 /// Returns the canonical form of a socket address: `::ffff:a.b.c.d` becomes the IPv4 address a.b.c.d, as in
 /// a GID (IBTA volume 1, annex A17).

@@ -109,12 +109,23 @@ pub const LAYERS: [Layer; 37] = [
     Layer { names_only: Some(&[]), ..impure("stores", "members", false) },
     // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that both ends agree on.
     // Offset-allocator: where objects lie. Hashbrown: the index that only a server sees. Rand_xoshiro: the
-    // streams of the workloads.
+    // streams of the workloads. Postcard, with serde: messages before the first operation. Thiserror here and
+    // below: the texts of errors.
     pure(
         "stores",
         "store",
         &["wire", "memory", "transport", "nic"],
-        &["base64", "crc-fast", "xxhash-rust", "offset-allocator", "hashbrown", "rand_xoshiro"],
+        &[
+            "base64",
+            "crc-fast",
+            "xxhash-rust",
+            "offset-allocator",
+            "hashbrown",
+            "rand_xoshiro",
+            "postcard",
+            "serde",
+            "thiserror",
+        ],
     ),
     // Stands before functions of the C library; it names no crate, so that it is small.
     Layer { names_only: Some(&[]), ..impure("api", "paths", true) },
@@ -145,11 +156,11 @@ pub const LAYERS: [Layer; 37] = [
     Layer { names_only: Some(&["nic"]), ..impure("program", "cipher", false) },
     Layer { names_only: Some(&["nic"]), ..impure("program", "sandbox", false) },
     // Programs for the NIC's chains, and a NIC alone to run them on.
-    pure("program", "chain", &["wire", "memory", "transport", "nic"], &[]),
+    pure("program", "chain", &["wire", "memory", "transport", "nic"], &["thiserror"]),
     // Crc-fast: the CRC64 that the consistency kernel checks.
-    pure("core", "nic", &["wire", "memory", "transport"], &["crc-fast", "pulp"]),
-    pure("core", "cm", &["wire", "memory"], &[]),
-    pure("core", "transport", &["wire"], &[]),
+    pure("core", "nic", &["wire", "memory", "transport"], &["crc-fast", "pulp", "thiserror"]),
+    pure("core", "cm", &["wire", "memory"], &["thiserror"]),
+    pure("core", "transport", &["wire"], &["thiserror"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),

@@ -96,24 +96,15 @@ pub struct Snapshot {
 }
 
 /// The reason why the table was not changed.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegionError {
     /// The maximum number of regions exists (ENOMEM).
+    #[error("as many regions of 1RMA as the NIC was configured for")]
     Full,
     /// The region does not exist (EINVAL).
+    #[error("no such region of 1RMA")]
     Unknown,
 }
-
-impl std::fmt::Display for RegionError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            RegionError::Full => "as many regions of 1RMA as the NIC was configured for",
-            RegionError::Unknown => "no such region of 1RMA",
-        })
-    }
-}
-
-impl std::error::Error for RegionError {}
 
 #[derive(Default)]
 struct Entry {

@@ -1,7 +1,5 @@
 //! Distributions of flow sizes by tables, as in public traces.
 
-use std::fmt;
-
 use remora_fault::Random;
 
 /// A point of a cumulative distribution.
@@ -20,31 +18,18 @@ pub struct Cdf {
 }
 
 /// The reason why a table is not a distribution.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CdfError {
     /// The table has fewer than two points.
+    #[error("a distribution has at least two lines: add lines of `bytes percent`")]
     TooShort,
     /// The first percentage is not 0 or the last is not 100.
+    #[error("the percentages must range from 0 to 100: correct the first or the last line")]
     Bounds,
     /// A point is not above the one before it in both columns, or is not a number.
+    #[error("bytes and percent must rise from line to line: remove or correct a line that does not")]
     NotRising,
 }
-
-impl fmt::Display for CdfError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CdfError::TooShort => "a distribution has at least two lines: add lines of `bytes percent`",
-            CdfError::Bounds => {
-                "the percentages must range from 0 to 100: correct the first or the last line"
-            }
-            CdfError::NotRising => {
-                "bytes and percent must rise from line to line: remove or correct a line that does not"
-            }
-        })
-    }
-}
-
-impl std::error::Error for CdfError {}
 
 impl Cdf {
     /// Creates a distribution.

@@ -1,7 +1,6 @@
 //! Errors in workloads and their flows.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 
 use remora_fabric::topology::Topology;
@@ -10,19 +9,22 @@ use crate::error::FLOWS_MAX;
 use crate::flow::{After, Flow, Start};
 
 /// The reason why a workload cannot be generated.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
     /// The workload names a node that is not a host of the network.
+    #[error("the workload names node {host}, which is not a host of the network: name a host")]
     UnknownHost {
         /// Number of the node.
         host: u32,
     },
     /// A host sends to itself.
+    #[error("host {host} sends to itself: name another host")]
     Loop {
         /// Node number of the host.
         host: u32,
     },
     /// The pattern needs more hosts than take part.
+    #[error("the workload needs {needs} hosts and has {has}: lower its senders or add hosts")]
     TooFewHosts {
         /// Number of hosts that the pattern needs.
         needs: u64,
@@ -30,50 +32,30 @@ pub enum WorkloadError {
         has: usize,
     },
     /// Two flows have the same id.
+    #[error("two flows have the id {id}: give each its own")]
     SameId {
         /// Id of both flows.
         id: u64,
     },
     /// A flow waits for a flow that does not exist, for itself, or for more flows than it names.
+    #[error("flow {id} waits for flows that do not exist: name flows of its workload")]
     Dependency {
         /// Id of the waiting flow.
         id: u64,
     },
     /// There are more than [`FLOWS_MAX`] flows.
+    #[error("there are more than {flows_max} flows: lower the load or the duration", flows_max = FLOWS_MAX)]
     TooMany,
     /// A number is out of range. The text says which one, and how to correct it.
+    #[error("{0}")]
     Numbers(String),
     /// The flows are in a file whose contents were not supplied.
+    #[error("the flows are in {path}: supply its text first")]
     File {
         /// Path of the file.
         path: String,
     },
 }
-
-impl fmt::Display for WorkloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WorkloadError::UnknownHost { host } => {
-                write!(f, "the workload names node {host}, which is not a host of the network: name a host")
-            }
-            WorkloadError::Loop { host } => write!(f, "host {host} sends to itself: name another host"),
-            WorkloadError::TooFewHosts { needs, has } => {
-                write!(f, "the workload needs {needs} hosts and has {has}: lower its senders or add hosts")
-            }
-            WorkloadError::SameId { id } => write!(f, "two flows have the id {id}: give each its own"),
-            WorkloadError::Dependency { id } => {
-                write!(f, "flow {id} waits for flows that do not exist: name flows of its workload")
-            }
-            WorkloadError::TooMany => {
-                write!(f, "there are more than {FLOWS_MAX} flows: lower the load or the duration")
-            }
-            WorkloadError::Numbers(says) => f.write_str(says),
-            WorkloadError::File { path } => write!(f, "the flows are in {path}: supply its text first"),
-        }
-    }
-}
-
-impl std::error::Error for WorkloadError {}
 
 /// Checks the flows of one workload: both ends are different hosts, ids are unique, and dependencies exist
 /// and can be met.

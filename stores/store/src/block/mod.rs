@@ -121,28 +121,19 @@ impl ClientConfig {
 }
 
 /// The reason for which an operation was not started.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The window's maximum of operations is in flight, or slow replicas still have requests of too many
     /// finished operations.
+    #[error("as many operations as the window allows are in flight")]
     WindowFull,
     /// There is no such block.
+    #[error("there is no such block")]
     NoSuchBlock,
     /// The value is not as long as a block.
+    #[error("the value is not as long as a block")]
     WrongLength,
 }
-
-impl core::fmt::Display for Refused {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Refused::WindowFull => "as many operations as the window allows are in flight",
-            Refused::NoSuchBlock => "there is no such block",
-            Refused::WrongLength => "the value is not as long as a block",
-        })
-    }
-}
-
-impl core::error::Error for Refused {}
 
 /// The result of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

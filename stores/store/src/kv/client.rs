@@ -30,30 +30,21 @@ impl Slot {
 }
 
 /// The reason for which an operation was not started.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The window's maximum of operations is in flight.
+    #[error("as many operations as the window allows are in flight")]
     WindowFull,
     /// The key is longer than the maximum of client or server.
+    #[error("the key is longer than client or server take")]
     KeyTooLong,
     /// The value is longer than the maximum of client or server.
+    #[error("the value is longer than client or server take")]
     ValueTooLong,
     /// The queue pair has failed. [`Client::abandon`] returns the operations in flight.
+    #[error("{0}")]
     Broken(Broken),
 }
-
-impl core::fmt::Display for Refused {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Refused::WindowFull => f.write_str("as many operations as the window allows are in flight"),
-            Refused::KeyTooLong => f.write_str("the key is longer than client or server take"),
-            Refused::ValueTooLong => f.write_str("the value is longer than client or server take"),
-            Refused::Broken(broken) => broken.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for Refused {}
 
 /// The result of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

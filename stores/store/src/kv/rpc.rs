@@ -24,20 +24,26 @@ use super::{MAX_KEY, MAX_VALUE, Operation};
 use crate::words::{set_u16, set_u32, u16_at, u32_at};
 
 /// The reason for which a server refused a request.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u8)]
 pub enum Refusal {
     /// The key is not in the table.
+    #[error("there is no such key")]
     Absent = 1,
     /// The table has no free slot for another key, or none around this key.
+    #[error("the table is full (ENOMEM): start the server for more keys")]
     TableFull = 2,
     /// The server has no memory for an object of this length.
+    #[error("there is no memory for the value (ENOMEM): delete something, or start the server with more")]
     NoSpace = 3,
     /// The key or value is longer than this server's maximum.
+    #[error("key or value is longer than the server takes")]
     TooLong = 4,
     /// The server of this design does not support the call.
+    #[error("this server does not answer such calls: clients read for themselves")]
     Unsupported = 5,
     /// The previous page of the connection's listing is still being sent.
+    #[error("one page of a listing at a time: wait for the one before")]
     Busy = 6,
 }
 
@@ -49,23 +55,6 @@ impl Refusal {
             .find(|refusal| *refusal as u8 == byte)
     }
 }
-
-impl core::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Refusal::Absent => "there is no such key",
-            Refusal::TableFull => "the table is full (ENOMEM): start the server for more keys",
-            Refusal::NoSpace => {
-                "there is no memory for the value (ENOMEM): delete something, or start the server with more"
-            }
-            Refusal::TooLong => "key or value is longer than the server takes",
-            Refusal::Busy => "one page of a listing at a time: wait for the one before",
-            Refusal::Unsupported => "this server does not answer such calls: clients read for themselves",
-        })
-    }
-}
-
-impl core::error::Error for Refusal {}
 
 /// Bytes before the key of a request, or before the value of a response.
 pub const HEADER: usize = 16;

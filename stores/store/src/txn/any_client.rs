@@ -28,24 +28,15 @@ fn of_farm(limits: &Limits, seed: u64) -> farm::ClientConfig {
 }
 
 /// The reason for which an [`AnyClient`] cannot be created.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrantError {
     /// The shards have different designs.
+    #[error("the shards are of different designs")]
     Designs,
     /// The shards grant less than the limits require, or issue client numbers inconsistently.
+    #[error("the shards do not grant so much, or number their clients differently")]
     Grants,
 }
-
-impl core::fmt::Display for GrantError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            GrantError::Designs => "the shards are of different designs",
-            GrantError::Grants => "the shards do not grant so much, or number their clients differently",
-        })
-    }
-}
-
-impl core::error::Error for GrantError {}
 
 impl AnyClient {
     /// Returns the sizes of queue pair that are sufficient for either design.

@@ -4,41 +4,32 @@ use super::transaction::{EntryId, Outcome, Tx};
 use crate::Broken;
 
 /// The reason for which an operation was not started.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The window's maximum of transactions is under way, or the buffers of earlier ones are not returned
     /// yet.
+    #[error("as many transactions as the window allows are under way")]
     WindowFull,
     /// The transaction has its maximum number of keys.
+    #[error("the transaction has as many keys as it may")]
     TooManyKeys,
     /// The key is longer than this client's maximum.
+    #[error("the key is longer than this client takes")]
     KeyTooLong,
     /// The value is longer than the maximum of this client or the shard.
+    #[error("the value is longer than client or shard take")]
     ValueTooLong,
     /// The transaction is not open.
+    #[error("the transaction is not open")]
     NotOpen,
     /// The clock has reached its last tick.
+    #[error("the clock has come to its end")]
     ClockOut,
     /// A connection has failed. [`Machine::abandon`](super::Machine::abandon) returns the transactions under
     /// way.
+    #[error("{0}")]
     Broken(Broken),
 }
-
-impl core::fmt::Display for Refused {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Refused::WindowFull => "as many transactions as the window allows are under way",
-            Refused::TooManyKeys => "the transaction has as many keys as it may",
-            Refused::KeyTooLong => "the key is longer than this client takes",
-            Refused::ValueTooLong => "the value is longer than client or shard take",
-            Refused::NotOpen => "the transaction is not open",
-            Refused::ClockOut => "the clock has come to its end",
-            Refused::Broken(broken) => return broken.fmt(f),
-        })
-    }
-}
-
-impl core::error::Error for Refused {}
 
 impl From<Broken> for Refused {
     fn from(broken: Broken) -> Refused {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use remora_nic::{ModifyFault, NicError};
 use remora_port::shm::SetupError;
 
-use super::full::{Capacity, Full};
+use super::full::Full;
 use super::{MAX_PRIVATE, VERSION};
 use crate::attach::{AttachError, PortKind};
 
@@ -42,29 +42,43 @@ impl fmt::Display for Stage {
 }
 
 /// The reason why a connection was not made. The message is one line with the solution.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The address could not be resolved.
+    #[error("not an address of a server (host:port): {0}")]
     Resolve(io::Error),
     /// No server listens at this address.
+    #[error("nobody listens at {0}: start the server first, or check address and port")]
     Refused(SocketAddr),
     /// Another failure of TCP.
+    #[error("set-up over TCP: {0}{advice}", advice = remora_port::remedy(.0))]
     Tcp(io::Error),
     /// The other side did not complete this step in time.
+    #[error("no answer in time while {0}: the server may be overloaded, or a firewall drops packets")]
     Timeout(Stage),
     /// The server does not speak this protocol.
+    #[error("the server there is not a Remora listener: check the port")]
     NotRemora,
     /// The other side uses this other version of the protocol.
+    #[error(
+        "the other side speaks version {0} of the set-up, this side {version}: update the older one",
+        version = VERSION
+    )]
     Version(u16),
     /// The other side sent an invalid message.
+    #[error("the other side sent an invalid set-up message")]
     BadMessage,
     /// The other side hung up during this step.
+    #[error("the other side hung up while {0}")]
     Closed(Stage),
     /// The other side refused with this text.
+    #[error("the other side refused: {0}")]
     Rejected(String),
     /// The other side has no capacity at the moment.
+    #[error("{0}: {advice}", advice = .0.remedy())]
     Full(Full),
     /// The two ports are of kinds that cannot reach each other.
+    #[error("ports {ours} and {theirs} do not meet: open both NICs with shm, or both with udp or xdp")]
     OtherKind {
         /// The kind of this side's port.
         ours: PortKind,
@@ -72,6 +86,10 @@ pub enum ConnectError {
         theirs: PortKind,
     },
     /// The services of the two queue pairs do not match.
+    #[error(
+        "the other side's queue pair is of service {theirs:?}, this one of {ours:?}: RC, UC and UD meet \
+         their like, an XRC initiator an XRC target"
+    )]
     OtherService {
         /// The service of this side's queue pair.
         ours: remora_nic::Service,
@@ -79,6 +97,11 @@ pub enum ConnectError {
         theirs: remora_nic::Service,
     },
     /// The address of the client's NIC is not the address that its TCP connection comes from.
+    #[error(
+        "this connection comes from {from}, and the NIC that it names has the address {claimed}: open the \
+         client's device on {from}, or name the server by an address that the client reaches from \
+         {claimed}"
+    )]
     OtherSource {
         /// Address of the NIC in the client's message.
         claimed: IpAddr,
@@ -86,20 +109,31 @@ pub enum ConnectError {
         from: IpAddr,
     },
     /// The private data are too long; they have this many bytes.
+    #[error(
+        "the private data have {0} bytes, but at most {max_private} are allowed",
+        max_private = MAX_PRIVATE
+    )]
     PrivateTooLong(usize),
     /// The other side refers to a link that no longer exists. Connecting once more creates a new link.
+    #[error("the other side refers to a shared-memory link that no longer exists: connect once more")]
     StaleLink,
     /// The shared-memory link could not be created.
+    #[error("{0}")]
     Link(SetupError),
     /// The port could not add the peer.
+    #[error("{0}")]
     Attach(AttachError),
     /// The queue pair rejected the agreed attributes.
+    #[error("bringing the queue pair up: {0}")]
     Modify(ModifyFault),
     /// The NIC refused.
+    #[error("{0}")]
     Nic(NicError),
     /// The NIC daemon refused with this text.
+    #[error("{0}")]
     Daemon(String),
     /// The process was forked since the device, or the listener, was opened.
+    #[error("the process was forked since this was opened: open a device, and a listener, in the child")]
     Forked,
 }
 
@@ -122,75 +156,6 @@ impl ConnectError {
         }
     }
 }
-
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConnectError::Resolve(error) => write!(f, "not an address of a server (host:port): {error}"),
-            ConnectError::Refused(address) => {
-                write!(f, "nobody listens at {address}: start the server first, or check address and port")
-            }
-            ConnectError::Tcp(error) => {
-                write!(f, "set-up over TCP: {error}{}", remora_port::remedy(error))
-            }
-            ConnectError::Timeout(stage) => write!(
-                f,
-                "no answer in time while {stage}: the server may be overloaded, or a firewall drops packets"
-            ),
-            ConnectError::NotRemora => {
-                write!(f, "the server there is not a Remora listener: check the port")
-            }
-            ConnectError::Version(theirs) => {
-                write!(
-                    f,
-                    "the other side speaks version {theirs} of the set-up, this side {VERSION}: update the older one"
-                )
-            }
-            ConnectError::BadMessage => write!(f, "the other side sent an invalid set-up message"),
-            ConnectError::Closed(stage) => write!(f, "the other side hung up while {stage}"),
-            ConnectError::Rejected(words) => write!(f, "the other side refused: {words}"),
-            ConnectError::Full(full) if full.capacity == Capacity::Clients => {
-                write!(f, "{full}: try again when one has ended, or start the server with more (--clients)")
-            }
-            ConnectError::Full(full) => write!(f, "{full}: try again"),
-            ConnectError::OtherService { ours, theirs } => write!(
-                f,
-                "the other side's queue pair is of service {theirs:?}, this one of {ours:?}: RC, UC and UD meet their like, \
-                 an XRC initiator an XRC target"
-            ),
-            ConnectError::OtherKind { ours, theirs } => {
-                write!(
-                    f,
-                    "ports {ours} and {theirs} do not meet: open both NICs with shm, or both with udp or xdp"
-                )
-            }
-            ConnectError::OtherSource { claimed, from } => write!(
-                f,
-                "this connection comes from {from}, and the NIC that it names has the address {claimed}: open the \
-                 client's device on {from}, or name the server by an address that the client reaches from {claimed}"
-            ),
-            ConnectError::PrivateTooLong(len) => {
-                write!(f, "the private data have {len} bytes, but at most {MAX_PRIVATE} are allowed")
-            }
-            ConnectError::StaleLink => {
-                write!(
-                    f,
-                    "the other side refers to a shared-memory link that no longer exists: connect once more"
-                )
-            }
-            ConnectError::Link(error) => error.fmt(f),
-            ConnectError::Attach(error) => error.fmt(f),
-            ConnectError::Modify(fault) => write!(f, "bringing the queue pair up: {fault}"),
-            ConnectError::Nic(error) => error.fmt(f),
-            ConnectError::Daemon(words) => f.write_str(words),
-            ConnectError::Forked => f.write_str(
-                "the process was forked since this was opened: open a device, and a listener, in the child",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ConnectError {}
 
 #[cfg(test)]
 mod tests {

@@ -53,6 +53,16 @@ impl Full {
     }
 }
 
+impl Full {
+    /// Returns the advice to the client.
+    pub(super) fn remedy(&self) -> &'static str {
+        match self.capacity {
+            Capacity::Clients => "try again when one has ended, or start the server with more (--clients)",
+            Capacity::Handshakes => "try again",
+        }
+    }
+}
+
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Full { taken, most, .. } = self;

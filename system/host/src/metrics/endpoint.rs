@@ -8,7 +8,6 @@
 use super::text::{CONTENT_TYPE, Family, write};
 use remora_memory::ForkMark;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,35 +28,20 @@ pub const DEADLINE: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_millis(50);
 
 /// The reason why an endpoint could not start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Another process already listens at this address.
+    #[error(
+        "metrics: {0} is taken: choose another port (0 takes a free one), or see who has it with `ss -ltnp`"
+    )]
     Taken(SocketAddr),
     /// This user may not listen at this address.
+    #[error("metrics: may not listen on {0}: ports below 1024 need root, choose a higher one")]
     Forbidden(SocketAddr),
     /// Another error of the system.
+    #[error("metrics: cannot listen on {0}: {1}")]
     System(SocketAddr, io::Error),
 }
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Taken(address) => write!(
-                f,
-                "metrics: {address} is taken: choose another port (0 takes a free one), or see who has it with `ss -ltnp`"
-            ),
-            StartError::Forbidden(address) => {
-                write!(
-                    f,
-                    "metrics: may not listen on {address}: ports below 1024 need root, choose a higher one"
-                )
-            }
-            StartError::System(address, error) => write!(f, "metrics: cannot listen on {address}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// Serves metrics until it is dropped.
 #[derive(Debug)]

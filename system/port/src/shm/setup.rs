@@ -6,7 +6,6 @@
 //! descriptors (the memory, and an eventfd for each direction). Nothing is sent back, so `accept` never
 //! waits for the peer. The socket then stays open: when it hangs up, the peer is gone.
 
-use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -40,59 +39,42 @@ const DESCRIPTORS: usize = 3;
 const BACKLOG: i32 = 64;
 
 /// The reason why a link could not be created.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     /// The OS refused.
+    #[error("shm link: {0}{advice}", advice = crate::remedy(&(*.0).into()))]
     Os(Errno),
     /// The peer belongs to another user (this uid), and only this process's user is admitted.
+    #[error("shm link: the peer runs as {}; run both as one user", user::name(*.0))]
     Stranger(u32),
     /// The peer uses another version of the memory's format (this version).
+    #[error(
+        "shm link: the peer speaks version {0}, this side {version}; update the older one",
+        version = VERSION
+    )]
     Version(u32),
     /// The peer's offer is invalid: wrong magic, geometry out of bounds, memory unsealed or too short.
+    #[error(
+        "shm link: the peer's offer is not a link: its memory is not sealed, or its rings are of another \
+         shape; run one version on both sides"
+    )]
     BadOffer,
     /// The peer's system could not create the link and failed with this errno.
+    #[error(
+        "shm link: the peer's system refuses memory or descriptors for it (memfd_create, eventfd2): {0}; \
+         run `remora doctor` where the peer runs"
+    )]
     Refused(Errno),
     /// The peer hung up before it sent an offer.
+    #[error("shm link: the peer hung up before it offered a link; its log may say why")]
     NoOffer,
     /// The peer did not answer in time.
+    #[error("shm link: the peer did not answer in time")]
     Timeout,
     /// The port has the maximum number of links.
+    #[error("shm link: the port is full; raise its limit of links")]
     TooManyLinks,
 }
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SetupError::Os(errno) => write!(f, "shm link: {errno}{}", crate::remedy(&(*errno).into())),
-            SetupError::Stranger(uid) => {
-                write!(f, "shm link: the peer runs as {}; run both as one user", user::name(*uid))
-            }
-            SetupError::Version(peer) => {
-                write!(
-                    f,
-                    "shm link: the peer speaks version {peer}, this side {VERSION}; update the older one"
-                )
-            }
-            SetupError::BadOffer => write!(
-                f,
-                "shm link: the peer's offer is not a link: its memory is not sealed, or its rings are of another shape; run one \
-                 version on both sides"
-            ),
-            SetupError::Refused(errno) => write!(
-                f,
-                "shm link: the peer's system refuses memory or descriptors for it (memfd_create, eventfd2): {errno}; run `remora \
-                 doctor` where the peer runs"
-            ),
-            SetupError::NoOffer => {
-                write!(f, "shm link: the peer hung up before it offered a link; its log may say why")
-            }
-            SetupError::Timeout => write!(f, "shm link: the peer did not answer in time"),
-            SetupError::TooManyLinks => write!(f, "shm link: the port is full; raise its limit of links"),
-        }
-    }
-}
-
-impl std::error::Error for SetupError {}
 
 impl From<Errno> for SetupError {
     fn from(errno: Errno) -> SetupError {

@@ -12,46 +12,29 @@ use super::{Arrival, PeerError, address, mtu};
 use remora_wire::frame::Endpoint;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 /// The reason why a port cannot join a group, or send to it.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
     /// The address is not a multicast group's, or belongs to another address family than the port, or its
     /// UDP port is 0.
+    #[error("{0} is not a multicast group of this port's address family with a UDP port")]
     NotAGroup(SocketAddr),
     /// The port is a member of the maximum number of groups.
+    #[error("this port is a member of {0} groups, its maximum: leave one, or open another device")]
     Full(u32),
     /// The group cannot become a peer because the port's table of peers is full.
+    #[error("{0}")]
     NoPeer(PeerError),
     /// The port is not a member of this group.
+    #[error("this port is not a member of {0}")]
     NotAMember(SocketAddr),
     /// Another failure: the system call and its errno.
+    #[error("joining the group failed in {0}: {1}")]
     Os(&'static str, Errno),
 }
-
-impl fmt::Display for GroupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            GroupError::NotAGroup(group) => {
-                write!(f, "{group} is not a multicast group of this port's address family with a UDP port")
-            }
-            GroupError::Full(most) => {
-                write!(
-                    f,
-                    "this port is a member of {most} groups, its maximum: leave one, or open another device"
-                )
-            }
-            GroupError::NoPeer(error) => error.fmt(f),
-            GroupError::NotAMember(group) => write!(f, "this port is not a member of {group}"),
-            GroupError::Os(call, errno) => write!(f, "joining the group failed in {call}: {errno}"),
-        }
-    }
-}
-
-impl std::error::Error for GroupError {}
 
 /// A group that the port is a member of.
 #[derive(Debug)]

@@ -5,40 +5,27 @@ use remora_wire::ROCE_PORT;
 use remora_wire::frame::{Endpoint, Peer};
 use rustix::net::SocketAddrAny;
 use std::collections::HashMap;
-use std::fmt;
 use std::net::SocketAddr;
 
 use crate::address::{is_broadcast, single};
 use crate::slots::Slots;
 
 /// The reason why an endpoint cannot become a peer.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// The endpoint is IPv4 and the port IPv6, or the other way round.
+    #[error("{0} cannot be reached from here: one end is IPv4, the other IPv6")]
     OtherFamily(SocketAddr),
     /// The address is not that of a single host, or the UDP port is 0.
+    #[error("{0} does not name one UDP port of one host")]
     NotAHost(SocketAddr),
     /// The maximum number of peers (this many) is in use.
+    #[error(
+        "all {0} peers that this port can have are in use: close connections or destroy address handles, \
+         or open another device"
+    )]
     Full(u32),
 }
-
-impl fmt::Display for PeerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PeerError::OtherFamily(peer) => {
-                write!(f, "{peer} cannot be reached from here: one end is IPv4, the other IPv6")
-            }
-            PeerError::NotAHost(peer) => write!(f, "{peer} does not name one UDP port of one host"),
-            PeerError::Full(most) => write!(
-                f,
-                "all {most} peers that this port can have are in use: close connections or destroy address handles, \
-                 or open another device"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for PeerError {}
 
 /// A peer: its endpoint, and its address in the kernel's format.
 #[derive(Debug)]

@@ -2,7 +2,6 @@
 
 use super::bpf::Mode;
 use rustix::io::Errno;
-use std::fmt;
 use std::net::IpAddr;
 
 use crate::address::Unfit;
@@ -44,17 +43,27 @@ impl Default for Options {
 }
 
 /// The reason why a port could not be opened. The message is one line with the problem and its solution.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// No interface of this network namespace has this name.
+    #[error("there is no interface {0} here: choose one that `ip link` lists")]
     NoInterface(String),
     /// The interface is not an Ethernet interface.
+    #[error("{0} has no Ethernet frames: choose an Ethernet interface (for this host alone, port shm)")]
     NotEthernet(String),
     /// The interface is not up.
+    #[error("{0} is down: run `ip link set {0} up` as root")]
     Down(String),
     /// The interface has no IP address.
+    #[error(
+        "{0} has no IP address, and a RoCE NIC needs one: run `ip address add 10.0.0.1/24 dev {0}` (with \
+         an address of yours) as root"
+    )]
     NoAddress(String),
     /// The interface does not have the requested address.
+    #[error(
+        "{address} is not an address of {interface}: choose one that `ip address show {interface}` lists"
+    )]
     NotItsAddress {
         /// Name of the requested interface.
         interface: String,
@@ -62,16 +71,37 @@ pub enum OpenError {
         address: IpAddr,
     },
     /// An address that a NIC cannot have.
+    #[error("{0}")]
     Unfit(Unfit),
     /// A number of frames is not a power of two, or too small or too large.
+    #[error(
+        "invalid number of frames {0}: choose a power of two from 64 to {max_frames}",
+        max_frames = MAX_FRAMES
+    )]
     Frames(u32),
     /// The process lacks a right; the value names the action that was refused.
+    #[error(
+        "{0} is not allowed: port xdp needs root, or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK \
+         (run it with sudo, or `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep` the program); \
+         port udp needs no rights"
+    )]
     NoRight(&'static str),
     /// The kernel lacks AF_XDP, or links for XDP programs.
+    #[error(
+        "this kernel has no {0}: port xdp needs Linux 5.9 or later with CONFIG_XDP_SOCKETS; use port udp"
+    )]
     NoKernelSupport(&'static str),
     /// Another program is attached to the interface.
+    #[error(
+        "another XDP program is attached to {0}: detach it (`ip link show {0}` names it, `ip link set {0} \
+         xdp off` detaches it), or choose another interface"
+    )]
     OtherProgram(String),
     /// Another socket uses this queue of the interface.
+    #[error(
+        "another AF_XDP socket has queue {queue} of {interface}: stop the program that opened it or \
+         choose another interface"
+    )]
     QueueTaken {
         /// Name of the requested interface.
         interface: String,
@@ -79,82 +109,26 @@ pub enum OpenError {
         queue: u32,
     },
     /// A kernel socket uses the UDP port.
+    #[error(
+        "UDP port {1} on {0} is taken: stop the program that has it (`ss -ulpn 'sport = :{1}'` names it)"
+    )]
     PortTaken(IpAddr, u16),
     /// The kernel has no memory, or must not lock it.
+    #[error(
+        "no memory for frames ({0}): raise the limit of locked memory (`ulimit -l unlimited`, or \
+         CAP_IPC_LOCK), or choose fewer frames"
+    )]
     Memory(Errno),
     /// The interface does not accept the program in the requested mode.
+    #[error(
+        "the interface accepts no XDP program in {mode} mode ({1}): leave the mode open",
+        mode = if *.0 == Mode::Native { "native" } else { "generic" }
+    )]
     NoMode(Mode, Errno),
     /// Another failure: the action and its errno.
+    #[error("opening the xdp port failed in {0}: {1}")]
     Os(&'static str, Errno),
 }
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::NoInterface(name) => {
-                write!(f, "there is no interface {name} here: choose one that `ip link` lists")
-            }
-            OpenError::NotEthernet(name) => {
-                write!(
-                    f,
-                    "{name} has no Ethernet frames: choose an Ethernet interface (for this host alone, port shm)"
-                )
-            }
-            OpenError::Down(name) => write!(f, "{name} is down: run `ip link set {name} up` as root"),
-            OpenError::NoAddress(name) => write!(
-                f,
-                "{name} has no IP address, and a RoCE NIC needs one: run `ip address add 10.0.0.1/24 dev {name}` \
-                 (with an address of yours) as root"
-            ),
-            OpenError::NotItsAddress { interface, address } => write!(
-                f,
-                "{address} is not an address of {interface}: choose one that `ip address show {interface}` lists"
-            ),
-            OpenError::Unfit(why) => why.fmt(f),
-            OpenError::Frames(count) => {
-                write!(f, "invalid number of frames {count}: choose a power of two from 64 to {MAX_FRAMES}")
-            }
-            OpenError::NoRight(what) => write!(
-                f,
-                "{what} is not allowed: port xdp needs root, or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK \
-                 (run it with sudo, or `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep` the program); port \
-                 udp needs no rights"
-            ),
-            OpenError::NoKernelSupport(what) => write!(
-                f,
-                "this kernel has no {what}: port xdp needs Linux 5.9 or later with CONFIG_XDP_SOCKETS; use port udp"
-            ),
-            OpenError::OtherProgram(name) => write!(
-                f,
-                "another XDP program is attached to {name}: detach it (`ip link show {name}` names it, `ip link set {name} \
-                 xdp off` detaches it), or choose another interface"
-            ),
-            OpenError::QueueTaken { interface, queue } => write!(
-                f,
-                "another AF_XDP socket has queue {queue} of {interface}: stop the program that opened it or choose \
-                 another interface"
-            ),
-            OpenError::PortTaken(address, port) => write!(
-                f,
-                "UDP port {port} on {address} is taken: stop the program that has it (`ss -ulpn 'sport = :{port}'` \
-                 names it)"
-            ),
-            OpenError::Memory(errno) => write!(
-                f,
-                "no memory for frames ({errno}): raise the limit of locked memory (`ulimit -l unlimited`, or \
-                 CAP_IPC_LOCK), or choose fewer frames"
-            ),
-            OpenError::NoMode(mode, errno) => write!(
-                f,
-                "the interface accepts no XDP program in {} mode ({errno}): leave the mode open",
-                if *mode == Mode::Native { "native" } else { "generic" }
-            ),
-            OpenError::Os(what, errno) => write!(f, "opening the xdp port failed in {what}: {errno}"),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 /// Maximum number of frames of a ring.
 const MAX_FRAMES: u32 = 1 << 16;

@@ -4,24 +4,38 @@ use super::neighbours::{Mac, Reachability};
 use crate::slots::Slots;
 use remora_wire::frame::{Endpoint, Peer};
 use std::collections::HashMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// The reason why an endpoint cannot become a peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// The endpoint is IPv4 and the port IPv6, or the other way round.
+    #[error("{0} cannot be reached from here: one end is IPv4, the other IPv6")]
     OtherFamily(Endpoint),
     /// The address is not that of a single host, or the UDP port is 0.
+    #[error("{0} does not name one UDP port of one host")]
     NotAHost(Endpoint),
     /// The maximum number of peers (this many) is in use.
+    #[error(
+        "all {0} peers that this port can have are in use: close connections or destroy address handles, \
+         or open another device"
+    )]
     Full(u32),
     /// Another address of this machine, which frames sent on an interface cannot reach.
+    #[error(
+        "{0} is an address of this machine, which frames of an interface cannot reach: use port shm or udp"
+    )]
     OwnMachine(Endpoint),
     /// There is no route to the endpoint.
+    #[error("there is no route to {0}: `ip route get {address}` says the same; add one", address = .0.address)]
     NoRoute(Endpoint),
     /// The route uses another interface than this port's.
+    #[error(
+        "the route to {peer} does not leave by {interface}: open the port on the interface that `ip route \
+         get {}` names, or add a route by {interface}",
+        .peer.address
+    )]
     OtherWay {
         /// The requested peer.
         peer: Endpoint,
@@ -29,6 +43,13 @@ pub enum PeerError {
         interface: String,
     },
     /// No host on the interface's network answers for the next hop.
+    #[error(
+        "{hop} did not answer on {interface} in {:.1} s, {} asked for: see that it is up, that its \
+         address is not tentative there (`ip address`), and that its cable or network is this one (`ip \
+         neighbour show dev {interface}`)",
+        .waited.as_secs_f64(),
+        times(*.asked)
+    )]
     Silent {
         /// The next hop that was resolved in vain: the peer or the gateway to it.
         hop: IpAddr,
@@ -40,53 +61,13 @@ pub enum PeerError {
         asked: u32,
     },
     /// The kernel does not answer.
+    #[error("the kernel does not tell the way to the peer: {0}")]
     Os(rustix::io::Errno),
 }
 
-impl fmt::Display for PeerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PeerError::OtherFamily(peer) => {
-                write!(f, "{peer} cannot be reached from here: one end is IPv4, the other IPv6")
-            }
-            PeerError::NotAHost(peer) => write!(f, "{peer} does not name one UDP port of one host"),
-            PeerError::Full(most) => write!(
-                f,
-                "all {most} peers that this port can have are in use: close connections or destroy address handles, \
-                 or open another device"
-            ),
-            PeerError::OwnMachine(peer) => write!(
-                f,
-                "{peer} is an address of this machine, which frames of an interface cannot reach: use port shm or udp"
-            ),
-            PeerError::NoRoute(peer) => write!(
-                f,
-                "there is no route to {peer}: `ip route get {}` says the same; add one",
-                peer.address
-            ),
-            PeerError::OtherWay { peer, interface } => write!(
-                f,
-                "the route to {peer} does not leave by {interface}: open the port on the interface that `ip route get \
-                 {}` names, or add a route by {interface}",
-                peer.address
-            ),
-            PeerError::Silent { hop, interface, waited, asked } => write!(
-                f,
-                "{hop} did not answer on {interface} in {:.1} s, {} asked for: see that it is up, that its address is not \
-                 tentative there (`ip address`), and that its cable or network is this one (`ip neighbour show dev \
-                 {interface}`)",
-                waited.as_secs_f64(),
-                match asked {
-                    1 => "once".to_owned(),
-                    many => format!("{many} times"),
-                },
-            ),
-            PeerError::Os(errno) => write!(f, "the kernel does not tell the way to the peer: {errno}"),
-        }
-    }
+fn times(count: u32) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
-
-impl std::error::Error for PeerError {}
 
 /// The next hop of a peer's frames.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
