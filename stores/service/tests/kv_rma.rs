@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use remora_grants::{Caller, Certificate, Credential, Fingerprint, GrantOptions, Pin, Token};
+use remora_memory::Key;
+use remora_nic::Remote;
 use remora_service::kv::rma::{RmaServer, RmaServerAddress, RmaSession};
 use remora_service::kv::{ClientConfig, KvSession, Limits, Size};
+use remora_store::kv::{Design, Hello};
 use remora_verbs::rma::RmaOptions;
 use remora_verbs::{Context, Device, Mode};
 
@@ -306,13 +309,8 @@ fn calls_that_no_correct_client_makes_end_their_connection_alone() {
 }
 
 /// Returns a client's first message with a window of four.
-fn say_hello() -> [u8; 40] {
-    let mut hello = [0; 40];
-    hello[..4].copy_from_slice(b"RKV1");
-    hello[4] = 2;
-    hello[8] = 4;
-    hello[12..14].copy_from_slice(&1024u16.to_le_bytes());
-    hello[24..26].copy_from_slice(&4096u16.to_le_bytes());
-    hello[36..38].copy_from_slice(&4096u16.to_le_bytes());
-    hello
+fn say_hello() -> Vec<u8> {
+    let replies = Remote { addr: 0, rkey: Key::new(0) };
+    Hello { design: Design::Farm, window: 4, eager: 1024, replies, reply_stride: 4096, reply_len: 4096 }
+        .encode()
 }

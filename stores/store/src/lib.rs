@@ -29,6 +29,7 @@ pub mod txn;
 pub mod ycsb;
 
 mod backoff;
+pub mod codec;
 mod post;
 mod random;
 mod region;

@@ -118,7 +118,7 @@ fn connect(
     let options = QpOptions {
         max_send_wr: needs.send * 2,
         max_recv_wr: needs.receive,
-        private_data: Hello { replicas, purpose: Purpose::Use { wants_number } }.encode().to_vec(),
+        private_data: Hello { replicas, purpose: Purpose::Use { wants_number } }.encode(),
         max_rd_atomic: READS,
         max_dest_rd_atomic: READS,
         prism: true,

@@ -83,7 +83,7 @@ fn connect(
     let options = QpOptions {
         max_send_wr: needs.send * 2,
         max_recv_wr: needs.receive,
-        private_data: hello.encode().to_vec(),
+        private_data: hello.encode(),
         max_rd_atomic: READS,
         max_dest_rd_atomic: READS,
         // A replica of ABDLOCK declines PRISM, which is correct.

@@ -154,7 +154,7 @@ impl<B: Blocks> Program for Replica<B> {
                 need!(Grant::decode(&grant), Peer, "a grant")
             }
         };
-        Ok((guest, Welcome { state: membership.state(), number, grant }.encode().to_vec()))
+        Ok((guest, Welcome { state: membership.state(), number, grant }.encode()))
     }
 
     fn gives_way(&self, guest: Self::Connection, hello: &[u8]) -> bool {
@@ -237,7 +237,7 @@ impl BufferTable for PrismRs {
 
     fn welcome(&mut self, _: &[u8], classes: &Classes) -> Result<Vec<u8>> {
         let grant = need!(self.table.grant(classes), Config, "blocks have buffers of one size");
-        Ok(grant.encode().to_vec())
+        Ok(grant.encode())
     }
 }
 
@@ -330,7 +330,7 @@ impl Program for AbdLock {
         }
         let grant = self.table.grant();
         self.leases.push(grant.lease);
-        Ok((grant.lease, grant.encode().to_vec()))
+        Ok((grant.lease, grant.encode()))
     }
 
     fn handle(&mut self, _: u64, completion: &WorkCompletion, _: &mut Batched<'_, '_>) -> Result<(), Broken> {

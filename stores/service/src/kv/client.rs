@@ -58,7 +58,7 @@ impl<D: KvDesign> Session<D> {
         let options = QpOptions {
             max_send_wr: needs.send * 2,
             max_recv_wr: needs.receive,
-            private_data: D::hello(&config, &block).encode().to_vec(),
+            private_data: D::hello(&config, &block).encode(),
             max_rd_atomic: READS,
             max_dest_rd_atomic: READS,
             prism: D::EXTENSIONS.prism,

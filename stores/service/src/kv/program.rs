@@ -46,7 +46,7 @@ impl<T: Table> Program for Called<T> {
 
     fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Connection, Vec<u8>)> {
         match self.server.accept(&Hello::decode(hello)?, nic) {
-            Ok((connection, grant)) => Ok((connection, grant.encode().to_vec())),
+            Ok((connection, grant)) => Ok((connection, grant.encode())),
             Err(SessionError::TooManyConnections) => Err(Full::clients(self.clients).into()),
             Err(error) => Err(error.into()),
         }

@@ -290,7 +290,7 @@ fn connect(
 ) -> Result<(QueuePair<Ready>, Welcome)> {
     let address = addresses[shard];
     let hello = Hello { name, shard: shard as u32, shards: addresses.len() as u32 };
-    let options = QpOptions { private_data: hello.encode().to_vec(), ..options.clone() };
+    let options = QpOptions { private_data: hello.encode(), ..options.clone() };
     let connected = crate::connect::connect(domain, cq, &options, address);
     let pair = connected.map_err(|error| match error {
         Error::Connect(ConnectError::Refused(_)) => {

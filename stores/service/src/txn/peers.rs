@@ -3,42 +3,37 @@
 
 use std::time::Duration;
 
+use remora_store::codec;
 use remora_store::txn::Member;
 use remora_verbs::{
     Access, CompletionQueue, Context, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, ReceiveRequest,
     Status, work,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Context as _, Result, bail, ensure, need};
 
 /// The first message of a shard that connects to another one.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryHello {
     /// The run of the other shard, as clients reported it.
     pub run: u64,
 }
 
-/// First word of the message: "RTP1".
-const RECOVERY_HELLO: [u8; 4] = *b"RTP1";
-
 impl RecoveryHello {
     /// Encodes the message.
-    pub fn encode(self) -> [u8; 12] {
-        let mut out = [0; 12];
-        out[..4].copy_from_slice(&RECOVERY_HELLO);
-        out[4..].copy_from_slice(&self.run.to_le_bytes());
-        out
+    pub fn encode(self) -> Vec<u8> {
+        codec::encode(b"RTP2", &self)
     }
 
     /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<RecoveryHello> {
-        let run = bytes.strip_prefix(&RECOVERY_HELLO)?.try_into().ok()?;
-        Some(RecoveryHello { run: u64::from_le_bytes(run) })
+        codec::decode(b"RTP2", bytes)
     }
 }
 
 /// A question about the client with this name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Question {
     /// Closes the client's connection; the answer lists its transactions that had begun to write.
     Decided(u64),
@@ -49,7 +44,7 @@ pub enum Question {
 }
 
 /// The answer to a [`Question`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// The connection is still being closed: repeat the question.
     Wait,
@@ -59,65 +54,30 @@ pub enum Answer {
 
 /// Maximum number of transactions in a message.
 pub const MOST: usize = 2 * 64 * super::MOST_SHARDS;
-/// Bytes of the longest message: kind, count, name, numbers.
-pub const LONGEST: usize = 16 + 8 * MOST;
-
-fn encode(kind: u32, name: u64, numbers: &[u64]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(16 + 8 * numbers.len());
-    out.extend(kind.to_le_bytes());
-    out.extend((numbers.len() as u32).to_le_bytes());
-    out.extend(name.to_le_bytes());
-    numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
-    out
-}
-
-fn decode(bytes: &[u8]) -> Option<(u32, u64, Vec<u64>)> {
-    let (kind, rest) = bytes.split_first_chunk()?;
-    let (count, rest) = rest.split_first_chunk()?;
-    let (name, rest) = rest.split_first_chunk()?;
-    let (numbers, none) = rest.as_chunks::<8>();
-    let whole = none.is_empty() && numbers.len() == u32::from_le_bytes(*count) as usize;
-    let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
-    whole.then_some((u32::from_le_bytes(*kind), u64::from_le_bytes(*name), numbers))
-}
+/// Bytes of the longest message.
+pub const LONGEST: usize = 32 + 10 * MOST;
 
 impl Question {
     /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
-        match self {
-            Question::Decided(name) => encode(1, *name, &[]),
-            Question::Settle(name, decided) => encode(2, *name, decided),
-            Question::Release(name) => encode(3, *name, &[]),
-        }
+        codec::encode(b"RTQ1", self)
     }
 
     /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Question> {
-        match decode(bytes)? {
-            (1, name, none) if none.is_empty() => Some(Question::Decided(name)),
-            (2, name, decided) => Some(Question::Settle(name, decided)),
-            (3, name, none) if none.is_empty() => Some(Question::Release(name)),
-            _ => None,
-        }
+        codec::decode(b"RTQ1", bytes)
     }
 }
 
 impl Answer {
     /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
-        match self {
-            Answer::Wait => encode(4, 0, &[]),
-            Answer::Done(numbers) => encode(5, 0, numbers),
-        }
+        codec::encode(b"RTA1", self)
     }
 
     /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Answer> {
-        match decode(bytes)? {
-            (4, 0, none) if none.is_empty() => Some(Answer::Wait),
-            (5, 0, numbers) => Some(Answer::Done(numbers)),
-            _ => None,
-        }
+        codec::decode(b"RTA1", bytes)
     }
 }
 
@@ -145,7 +105,7 @@ impl Peer {
         let domain = context.alloc_pd()?;
         let cq = context.create_cq(8)?;
         let memory = domain.allocate(2 * LONGEST, Access::LOCAL_WRITE)?;
-        let private_data = RecoveryHello { run: member.run }.encode().to_vec();
+        let private_data = RecoveryHello { run: member.run }.encode();
         let options = QpOptions {
             max_send_wr: 2,
             max_recv_wr: 2,
@@ -205,7 +165,7 @@ mod tests {
     fn messages_come_back_as_they_went_and_nothing_else_does() {
         let hello = RecoveryHello { run: u64::MAX - 3 };
         assert_eq!(RecoveryHello::decode(&hello.encode()), Some(hello));
-        assert_eq!(RecoveryHello::decode(&hello.encode()[..11]), None);
+        assert_eq!(RecoveryHello::decode(&hello.encode()[1..]), None);
         for question in [Question::Decided(7), Question::Settle(7, vec![1, 2]), Question::Release(7)] {
             let bytes = question.encode();
             assert_eq!(Question::decode(&bytes), Some(question));
@@ -218,6 +178,6 @@ mod tests {
             assert_eq!(Question::decode(&bytes), None);
         }
         assert_eq!(Question::decode(&[0xff; 40]), None);
-        assert!(Question::Settle(1, vec![0; MOST]).encode().len() <= LONGEST);
+        assert!(Question::Settle(u64::MAX, vec![u64::MAX; MOST]).encode().len() <= LONGEST);
     }
 }

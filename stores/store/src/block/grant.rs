@@ -1,20 +1,19 @@
 //! The layout of a replica's memory, and the grant that a replica sends to its clients.
 
-use remora_memory::Key;
 use remora_nic::Remote;
+use serde::{Deserialize, Serialize};
 
 use super::{MAX_BLOCK, MIN_BLOCK};
+use crate::codec::{decode, encode, remote};
 use crate::heap::Class;
-use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
 /// The designs of the block store.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Design {
     /// PRISM-RS: out-of-place writes by PRISM chains.
-    PrismRs = 1,
+    PrismRs,
     /// ABDLOCK: in-place writes under locks.
-    AbdLock = 2,
+    AbdLock,
 }
 
 impl Design {
@@ -44,7 +43,7 @@ impl Design {
 }
 
 /// The number of blocks and their length.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// Number of blocks.
     pub blocks: u64,
@@ -101,13 +100,14 @@ impl Layout {
 }
 
 /// The grant that a replica sends to a client when it connects.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// Design of the replica.
     pub design: Design,
     /// Number and length of the blocks.
     pub layout: Layout,
     /// Address and key of the replica's table.
+    #[serde(with = "remote")]
     pub table: Remote,
     /// The size class of the buffers (PRISM-RS only).
     pub class: Class,
@@ -115,56 +115,31 @@ pub struct Grant {
     pub lease: u64,
 }
 
-/// First word of the message: "RBL1".
-const MAGIC: u32 = u32::from_le_bytes(*b"RBL1");
+/// First letters of the message.
+const MAGIC: &[u8; 4] = b"RBL2";
 
 impl Grant {
-    /// Bytes of the encoded grant.
-    pub const LEN: usize = 72;
-
-    /// Encodes the grant, little-endian.
-    pub fn encode(&self) -> [u8; Grant::LEN] {
-        let mut out = [0; Grant::LEN];
-        set_u32(&mut out, 0, MAGIC);
-        set_u32(&mut out, 4, self.design as u32);
-        set_u64(&mut out, 8, self.layout.blocks);
-        set_u32(&mut out, 16, self.layout.block_len);
-        set_u32(&mut out, 20, self.table.rkey.get());
-        set_u64(&mut out, 24, self.table.addr);
-        set_u64(&mut out, 32, self.class.list);
-        set_u64(&mut out, 40, self.class.base);
-        set_u32(&mut out, 48, self.class.size);
-        set_u32(&mut out, 52, self.class.count);
-        set_u64(&mut out, 56, self.lease);
-        out
+    /// Encodes the grant.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(MAGIC, self)
     }
 
     /// Decodes a grant. Returns `None` if the message is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Grant> {
-        if bytes.len() != Grant::LEN || u32_at(bytes, 0) != MAGIC {
-            return None;
-        }
-        let class = Class {
-            list: u64_at(bytes, 32),
-            base: u64_at(bytes, 40),
-            size: u32_at(bytes, 48),
-            count: u32_at(bytes, 52),
-        };
-        let grant = Grant {
-            design: Design::ALL.into_iter().find(|design| *design as u32 == u32_at(bytes, 4))?,
-            layout: Layout { blocks: u64_at(bytes, 8), block_len: u32_at(bytes, 16) },
-            table: Remote { addr: u64_at(bytes, 24), rkey: Key::new(u32_at(bytes, 20)) },
-            class,
-            lease: u64_at(bytes, 56),
-        };
-        let buffers = grant.design != Design::PrismRs || class.size as usize >= grant.layout.tagged_len();
-        (grant.layout.is_sound() && buffers).then_some(grant)
+        decode(MAGIC, bytes).filter(Grant::is_sound)
+    }
+
+    /// Returns true if the layout is possible and the buffers hold a block.
+    pub(super) fn is_sound(&self) -> bool {
+        let buffers = self.design != Design::PrismRs || self.class.size as usize >= self.layout.tagged_len();
+        self.layout.is_sound() && buffers
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_memory::Key;
 
     #[test]
     fn a_grant_comes_back_as_it_went_and_nothing_else_does() {

@@ -1,10 +1,12 @@
 //! The messages between a replica and a client, or another replica, when they connect.
 
+use serde::{Deserialize, Serialize};
+
 use super::{ClientId, Grant, MAX_REPLICAS, State};
-use crate::words::{set_u32, set_u64, u32_at, u64_at};
+use crate::codec::{decode, encode};
 
 /// The purpose of a connection.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
     /// A client reads and writes blocks.
     Use {
@@ -39,7 +41,7 @@ pub enum Purpose {
 }
 
 /// The first message of a connection, from the peer that connects.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Number of replicas of the store, according to the sender.
     pub replicas: usize,
@@ -47,53 +49,33 @@ pub struct Hello {
     pub purpose: Purpose,
 }
 
-/// First word of the message: "RBH2".
-const HELLO: u32 = u32::from_le_bytes(*b"RBH2");
+/// First letters of both messages.
+const HELLO: &[u8; 4] = b"RBH3";
+const WELCOME: &[u8; 4] = b"RBW2";
 
 impl Hello {
-    /// Bytes of the message.
-    pub const LEN: usize = 32;
-
-    /// Encodes the message, little-endian.
-    pub fn encode(&self) -> [u8; Hello::LEN] {
-        let (kind, replica, incarnation, more) = match self.purpose {
-            Purpose::Use { wants_number } => (1, 0, 0, wants_number.into()),
-            Purpose::Ask { replica, incarnation } => (2, replica, incarnation, 0),
-            Purpose::Repair { replica, incarnation, store } => (3, replica, incarnation, store),
-            Purpose::Mark { replica, incarnation, mark } => (4, replica, incarnation, mark.into()),
-        };
-        let mut out = [0; Hello::LEN];
-        set_u32(&mut out, 0, HELLO);
-        set_u32(&mut out, 4, kind);
-        set_u32(&mut out, 8, replica as u32);
-        set_u32(&mut out, 12, self.replicas as u32);
-        set_u64(&mut out, 16, incarnation);
-        set_u64(&mut out, 24, more);
-        out
+    /// Encodes the message.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(HELLO, self)
     }
 
     /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Hello> {
-        if bytes.len() != Hello::LEN || u32_at(bytes, 0) != HELLO {
-            return None;
-        }
-        let replica = u32_at(bytes, 8) as usize;
-        let replicas = u32_at(bytes, 12) as usize;
-        let incarnation = u64_at(bytes, 16);
-        let more = u64_at(bytes, 24);
-        let purpose = match u32_at(bytes, 4) {
-            1 if more <= 1 => Purpose::Use { wants_number: more == 1 },
-            2 => Purpose::Ask { replica, incarnation },
-            3 => Purpose::Repair { replica, incarnation, store: more },
-            4 => Purpose::Mark { replica, incarnation, mark: u32::try_from(more).ok()? },
-            _ => return None,
+        let sound = |hello: &Hello| {
+            let replica = match hello.purpose {
+                Purpose::Use { .. } => 0,
+                Purpose::Ask { replica, .. }
+                | Purpose::Repair { replica, .. }
+                | Purpose::Mark { replica, .. } => replica,
+            };
+            hello.replicas <= MAX_REPLICAS && replica < hello.replicas
         };
-        (replicas <= MAX_REPLICAS && replica < replicas).then_some(Hello { replicas, purpose })
+        decode(HELLO, bytes).filter(sound)
     }
 }
 
 /// The answer of a replica to a [`Hello`].
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The state of the store, according to this replica.
     pub state: State,
@@ -104,30 +86,15 @@ pub struct Welcome {
 }
 
 impl Welcome {
-    /// Bytes of the message.
-    pub const LEN: usize = 8 + State::LEN + Grant::LEN;
-
-    /// Encodes the message, little-endian.
-    pub fn encode(&self) -> [u8; Welcome::LEN] {
-        let mut out = [0; Welcome::LEN];
-        set_u32(&mut out, 0, self.number.map_or(u32::MAX, ClientId::get));
-        let (state, grant) = out[8..].split_at_mut(State::LEN);
-        self.state.encode(state);
-        grant.copy_from_slice(&self.grant.encode());
-        out
+    /// Encodes the message.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(WELCOME, self)
     }
 
     /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Welcome> {
-        if bytes.len() != Welcome::LEN {
-            return None;
-        }
-        let number = match u32_at(bytes, 0) {
-            u32::MAX => None,
-            number => Some(ClientId::new(number)?),
-        };
-        let (state, grant) = bytes[8..].split_at(State::LEN);
-        Some(Welcome { state: State::decode(state)?, number, grant: Grant::decode(grant)? })
+        let sound = |welcome: &Welcome| welcome.state.is_sound() && welcome.grant.is_sound();
+        decode(WELCOME, bytes).filter(sound)
     }
 }
 
@@ -153,17 +120,24 @@ mod tests {
             let hello = Hello { replicas: 7, purpose };
             assert_eq!(Hello::decode(&hello.encode()), Some(hello));
         }
-        let good = Hello { replicas: 3, purpose: Purpose::Use { wants_number: true } }.encode();
-        for (at, byte) in [(0, 0), (4, 0), (4, 5), (8, 3), (12, 8), (12, 0), (24, 2)] {
-            let mut bad = good;
+        let uses = Purpose::Use { wants_number: true };
+        let good = Hello { replicas: 3, purpose: uses }.encode();
+        assert_eq!(good, b"RBH3\x03\x00\x01");
+        // The magic, the number of replicas, a purpose that does not exist, and no truth value.
+        for (at, byte) in [(0, 0), (4, 8), (4, 0), (5, 4), (6, 2)] {
+            let mut bad = good.clone();
             bad[at] = byte;
             assert_eq!(Hello::decode(&bad), None, "byte {at}");
         }
-        assert_eq!((Hello::decode(&good[1..]), Hello::decode(&[])), (None, None));
-        let mut bad =
-            Hello { replicas: 3, purpose: Purpose::Mark { replica: 1, incarnation, mark: 1 } }.encode();
-        bad[28] = 1;
-        assert_eq!(Hello::decode(&bad), None);
+        for purpose in [
+            Purpose::Ask { replica: 3, incarnation },
+            Purpose::Repair { replica: 3, incarnation, store: 1 },
+            Purpose::Mark { replica: 3, incarnation, mark: 1 },
+        ] {
+            assert_eq!(Hello::decode(&Hello { replicas: 3, purpose }.encode()), None, "replica 3 of 3");
+        }
+        assert!((0..good.len()).all(|len| Hello::decode(&good[..len]).is_none()));
+        assert_eq!(Hello::decode(&[&good[..], &[0]].concat()), None);
     }
 
     #[test]
@@ -182,13 +156,15 @@ mod tests {
             let welcome = Welcome { state, number, grant };
             assert_eq!(Welcome::decode(&welcome.encode()), Some(welcome));
         }
-        let good = Welcome { state, number: None, grant }.encode();
-        // A client number that is too long, replica 5 of 5, an even number of replicas, and a wrong magic.
-        for (at, byte) in [(2, 0xf0), (8, 5), (12, 6), (8 + State::LEN, 0)] {
-            let mut bad = good;
-            bad[at] = byte;
-            assert_eq!(Welcome::decode(&bad), None, "byte {at}");
+        let good = Welcome { state, number: None, grant };
+        let bytes = good.encode();
+        assert!((0..bytes.len()).all(|len| Welcome::decode(&bytes[..len]).is_none()));
+        for state in [State { replica: 5, ..state }, State { replicas: 6, ..state }] {
+            assert_eq!(Welcome::decode(&Welcome { state, ..good }.encode()), None, "{state:?}");
         }
-        assert_eq!(Welcome::decode(&good[1..]), None);
+        let grant = Grant { layout: Layout { blocks: 0, ..grant.layout }, ..grant };
+        assert_eq!(Welcome::decode(&Welcome { grant, ..good }.encode()), None);
+        let long = encode(WELCOME, &(state, Some(1_u32 << ClientId::BITS), good.grant));
+        assert_eq!(Welcome::decode(&long), None, "a client number of 21 bits");
     }
 }

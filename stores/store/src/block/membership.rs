@@ -7,11 +7,11 @@
 
 use super::numbers::Numbers;
 use super::{ClientId, MAX_REPLICAS};
-use crate::words::{set_u32, set_u64, u32_at, u64_at};
+use serde::{Deserialize, Serialize};
 
 /// The state that a replica knows of itself and of the others. The replica sends it to each peer that
 /// connects.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// Index of the replica.
     pub replica: usize,
@@ -26,9 +26,6 @@ pub struct State {
 }
 
 impl State {
-    /// Bytes of the encoded state.
-    pub const LEN: usize = 16 + 12 * MAX_REPLICAS + 4;
-
     /// Returns true if the replica belongs to a store.
     pub fn is_whole(&self) -> bool {
         self.store != 0
@@ -39,27 +36,9 @@ impl State {
         self.incarnations[self.replica]
     }
 
-    pub(super) fn encode(&self, out: &mut [u8]) {
-        set_u32(out, 0, self.replica as u32);
-        set_u32(out, 4, self.replicas as u32);
-        set_u64(out, 8, self.store);
-        for replica in 0..MAX_REPLICAS {
-            set_u64(out, 16 + 8 * replica, self.incarnations[replica]);
-            set_u32(out, 16 + 8 * MAX_REPLICAS + 4 * replica, self.marks[replica]);
-        }
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Option<State> {
-        let replica = u32_at(bytes, 0) as usize;
-        let replicas = u32_at(bytes, 4) as usize;
-        let sound = replicas % 2 == 1 && replicas <= MAX_REPLICAS && replica < replicas;
-        sound.then(|| State {
-            replica,
-            replicas,
-            store: u64_at(bytes, 8),
-            incarnations: std::array::from_fn(|at| u64_at(bytes, 16 + 8 * at)),
-            marks: std::array::from_fn(|at| u32_at(bytes, 16 + 8 * MAX_REPLICAS + 4 * at)),
-        })
+    /// Returns true if the numbers of replicas are possible.
+    pub(super) fn is_sound(&self) -> bool {
+        self.replicas % 2 == 1 && self.replicas <= MAX_REPLICAS && self.replica < self.replicas
     }
 
     /// Merges the incarnations and marks that another replica of the store knows.
@@ -73,45 +52,30 @@ impl State {
 }
 
 /// The reason for which a replica or client is refused.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MembershipError {
     /// This replica is meant to begin a store, but the replica with this index serves a store already.
+    #[error(
+        "the store lives, replica {0} serves it: start this replica without --new, and it will be \
+         repaired from the others"
+    )]
     Lives(usize),
     /// The replica is new, and its store has not begun.
+    #[error("it waits until all replicas of the new store have begun")]
     NotBegun,
     /// The peer belongs to another store.
+    #[error("it belongs to another store, or to one that was initialized again since")]
     OtherStore,
     /// A newer incarnation of the replica with this index is known.
+    #[error("another replica {0} has taken this one's place: end one of the two")]
     Superseded(usize),
     /// The replica has no client number to issue until other replicas know its next mark.
+    #[error("it has no number for a writer at the moment")]
     NoNumber,
     /// The replica has issued all its client numbers.
+    #[error("it has given all its numbers to writers")]
     UsedUp,
 }
-
-impl core::fmt::Display for MembershipError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            MembershipError::Lives(replica) => write!(
-                f,
-                "the store lives, replica {replica} serves it: start this replica without --new, and it will be repaired from the others"
-            ),
-            MembershipError::NotBegun => {
-                f.write_str("it waits until all replicas of the new store have begun")
-            }
-            MembershipError::OtherStore => {
-                f.write_str("it belongs to another store, or to one that was initialized again since")
-            }
-            MembershipError::Superseded(replica) => {
-                write!(f, "another replica {replica} has taken this one's place: end one of the two")
-            }
-            MembershipError::NoNumber => f.write_str("it has no number for a writer at the moment"),
-            MembershipError::UsedUp => f.write_str("it has given all its numbers to writers"),
-        }
-    }
-}
-
-impl core::error::Error for MembershipError {}
 
 /// A replica's membership in its store.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,19 @@
 //! Tags, which order the writes of a block.
 
+use serde::{Deserialize, Serialize};
+
 /// A client's number: 20 bits.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32")]
 pub struct ClientId(u32);
+
+impl TryFrom<u32> for ClientId {
+    type Error = &'static str;
+
+    fn try_from(id: u32) -> Result<ClientId, &'static str> {
+        ClientId::new(id).ok_or("a client's number has at most 20 bits")
+    }
+}
 
 impl ClientId {
     /// Number of bits in a client's number.

@@ -1,12 +1,12 @@
 //! Size classes: contiguous buffers of one size, with a free list per class.
 
-use crate::words::{set_u32, set_u64, u32_at, u64_at};
+use serde::{Deserialize, Serialize};
 
 /// Maximum number of classes of a heap.
 pub const MAX_CLASSES: usize = 16;
 
 /// A size class: `count` contiguous buffers of `size` bytes.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Class {
     /// Number of the class's free list, which ALLOCATE names.
     pub list: u64,
@@ -19,9 +19,6 @@ pub struct Class {
 }
 
 impl Class {
-    /// Bytes per class in a message.
-    const LEN: usize = 24;
-
     /// Returns the address of the buffer with this index.
     pub fn address(&self, index: u32) -> u64 {
         self.base + u64::from(index) * u64::from(self.size)
@@ -37,7 +34,8 @@ impl Class {
 }
 
 /// The classes of a heap, smallest buffers first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Class>")]
 pub struct Classes {
     all: Vec<Class>,
 }
@@ -70,38 +68,12 @@ impl Classes {
         let indices = self.all.iter().map(|class| class.index(address));
         indices.enumerate().find_map(|(at, index)| Some((at, index?)))
     }
+}
 
-    /// Returns the number of bytes that [`encode`](Classes::encode) appends.
-    pub fn encoded_len(&self) -> usize {
-        4 + self.all.len() * Class::LEN
-    }
+impl TryFrom<Vec<Class>> for Classes {
+    type Error = &'static str;
 
-    /// Appends the classes to a message: their number, then each class.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&(self.all.len() as u32).to_le_bytes());
-        for class in &self.all {
-            let mut bytes = [0; Class::LEN];
-            set_u64(&mut bytes, 0, class.list);
-            set_u64(&mut bytes, 8, class.base);
-            set_u32(&mut bytes, 16, class.size);
-            set_u32(&mut bytes, 20, class.count);
-            out.extend_from_slice(&bytes);
-        }
-    }
-
-    /// Reads the classes from the front of a message. Returns `None` if the bytes are no valid classes.
-    pub fn decode(bytes: &[u8]) -> Option<Classes> {
-        let count = u32_at(bytes.get(..4)?, 0) as usize;
-        if count > MAX_CLASSES {
-            return None;
-        }
-        let list = bytes.get(4..4 + count * Class::LEN)?.chunks_exact(Class::LEN);
-        let all = list.map(|bytes| Class {
-            list: u64_at(bytes, 0),
-            base: u64_at(bytes, 8),
-            size: u32_at(bytes, 16),
-            count: u32_at(bytes, 20),
-        });
-        Classes::new(all.collect())
+    fn try_from(all: Vec<Class>) -> Result<Classes, &'static str> {
+        Classes::new(all).ok_or("no heap has these classes")
     }
 }

@@ -2,13 +2,12 @@
 //! numbers. The caller chooses how they travel: a TCP exchange, or the private data of a connection manager.
 //! Both fit 196 bytes, the minimum private data of all connection manager messages except REJ.
 
-use crate::words::{set_u32, set_u64, u32_at, u64_at};
-use remora_memory::Key;
+use crate::codec::{decode, encode, remote};
 use remora_nic::Remote;
+use serde::{Deserialize, Serialize};
 
 /// The designs of the key-value store.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Design {
     /// Self-verifying cuckoo table; an entry READ, then an object READ (Pilaf, ATC'13).
     Pilaf = 1,
@@ -53,67 +52,46 @@ impl Design {
             Design::Strom => "A kernel on the server's NIC looks keys up (StRoM)",
         }
     }
-
-    fn from_number(number: u32) -> Option<Design> {
-        Design::ALL.into_iter().find(|design| *design as u32 == number)
-    }
 }
 
 /// The reason for which a client and a server cannot work together.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// The message is malformed, or of another version of the protocol.
+    #[error("client and server speak different protocols or versions: check the address")]
     Malformed,
     /// The server has this other design.
+    #[error("the server runs {}: choose that design", .0.name())]
     OtherDesign(Design),
     /// The client's window is larger than the server allows.
+    #[error("the server allows {allowed} operations in flight on a connection")]
     WindowTooLarge {
         /// The maximum window that the server allows.
         allowed: u32,
     },
     /// The client's receive buffers are shorter than the server's short responses.
+    #[error("receive buffers must hold {needed} bytes")]
     BuffersTooShort {
         /// The minimum length of a receive buffer in bytes.
         needed: u32,
     },
     /// The server has its maximum number of connections.
+    #[error("the server has as many connections as it allows")]
     TooManyConnections,
     /// The client's memory is smaller than its own configuration needs.
+    #[error("the client needs {needed} bytes of memory")]
     ArenaTooSmall {
         /// Bytes that the arena needs.
         needed: usize,
     },
 }
 
-impl core::fmt::Display for SessionError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            SessionError::Malformed => {
-                write!(f, "client and server speak different protocols or versions: check the address")
-            }
-            SessionError::OtherDesign(design) => {
-                write!(f, "the server runs {}: choose that design", design.name())
-            }
-            SessionError::WindowTooLarge { allowed } => {
-                write!(f, "the server allows {allowed} operations in flight on a connection")
-            }
-            SessionError::BuffersTooShort { needed } => {
-                write!(f, "receive buffers must hold {needed} bytes")
-            }
-            SessionError::TooManyConnections => write!(f, "the server has as many connections as it allows"),
-            SessionError::ArenaTooSmall { needed } => write!(f, "the client needs {needed} bytes of memory"),
-        }
-    }
-}
-
-impl core::error::Error for SessionError {}
-
-/// First words of both messages: "RKV1" and "RKV2", little-endian.
-const HELLO: u32 = u32::from_le_bytes(*b"RKV1");
-const GRANT: u32 = u32::from_le_bytes(*b"RKV2");
+/// First letters of both messages.
+const HELLO: &[u8; 4] = b"RKV3";
+const GRANT: &[u8; 4] = b"RKV4";
 
 /// The first message, from client to server.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The design that the client uses.
     pub design: Design,
@@ -122,6 +100,7 @@ pub struct Hello {
     /// Bytes of each of the client's receive buffers.
     pub eager: u32,
     /// Remote address of the buffer of slot 0, for long responses.
+    #[serde(with = "remote")]
     pub replies: Remote,
     /// Bytes from one slot's buffer to the next.
     pub reply_stride: u64,
@@ -130,21 +109,9 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Bytes of the message.
-    pub const LEN: usize = 40;
-
-    /// Encodes the message, little-endian.
-    pub fn encode(&self) -> [u8; Hello::LEN] {
-        let mut out = [0; Hello::LEN];
-        set_u32(&mut out, 0, HELLO);
-        set_u32(&mut out, 4, self.design as u32);
-        set_u32(&mut out, 8, self.window);
-        set_u32(&mut out, 12, self.eager);
-        set_u64(&mut out, 16, self.replies.addr);
-        set_u64(&mut out, 24, self.reply_stride);
-        set_u32(&mut out, 32, self.replies.rkey.get());
-        set_u32(&mut out, 36, self.reply_len);
-        out
+    /// Encodes the message.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(HELLO, self)
     }
 
     /// Decodes the message.
@@ -152,22 +119,12 @@ impl Hello {
     /// # Errors
     /// `Malformed`.
     pub fn decode(bytes: &[u8]) -> Result<Hello, SessionError> {
-        if bytes.len() != Hello::LEN || u32_at(bytes, 0) != HELLO {
-            return Err(SessionError::Malformed);
-        }
-        Ok(Hello {
-            design: Design::from_number(u32_at(bytes, 4)).ok_or(SessionError::Malformed)?,
-            window: u32_at(bytes, 8),
-            eager: u32_at(bytes, 12),
-            replies: Remote { addr: u64_at(bytes, 16), rkey: Key::new(u32_at(bytes, 32)) },
-            reply_stride: u64_at(bytes, 24),
-            reply_len: u32_at(bytes, 36),
-        })
+        decode(HELLO, bytes).ok_or(SessionError::Malformed)
     }
 }
 
 /// The answer of the server to a [`Hello`].
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// The server's design.
     pub design: Design,
@@ -176,12 +133,15 @@ pub struct Grant {
     /// Seed of [`hash_key`](super::hash_key).
     pub hash_seed: u64,
     /// The table: entries (pilaf) or buckets (farm). The remote key is 0 if clients do not read the table.
+    #[serde(with = "remote")]
     pub index: Remote,
     /// Number of entries or buckets over which keys are hashed.
     pub index_len: u64,
     /// The region of the objects.
+    #[serde(with = "remote")]
     pub extents: Remote,
     /// This connection's staging pieces, for long requests.
+    #[serde(with = "remote")]
     pub staging: Remote,
     /// Bytes of each piece, and from one piece to the next.
     pub staging_len: u64,
@@ -196,29 +156,9 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Bytes of the message.
-    pub const LEN: usize = 96;
-
-    /// Encodes the message, little-endian.
-    pub fn encode(&self) -> [u8; Grant::LEN] {
-        let mut out = [0; Grant::LEN];
-        set_u32(&mut out, 0, GRANT);
-        set_u32(&mut out, 4, self.design as u32);
-        set_u32(&mut out, 8, self.window);
-        set_u32(&mut out, 12, self.eager);
-        set_u64(&mut out, 16, self.hash_seed);
-        set_u64(&mut out, 24, self.index.addr);
-        set_u64(&mut out, 32, self.index_len);
-        set_u64(&mut out, 40, self.extents.addr);
-        set_u64(&mut out, 48, self.staging.addr);
-        set_u64(&mut out, 56, self.staging_len);
-        set_u32(&mut out, 64, self.index.rkey.get());
-        set_u32(&mut out, 68, self.extents.rkey.get());
-        set_u32(&mut out, 72, self.staging.rkey.get());
-        set_u32(&mut out, 76, self.staging_count);
-        set_u32(&mut out, 80, self.max_key);
-        set_u32(&mut out, 84, self.max_value);
-        out
+    /// Encodes the message.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(GRANT, self)
     }
 
     /// Decodes the message.
@@ -226,29 +166,14 @@ impl Grant {
     /// # Errors
     /// `Malformed`.
     pub fn decode(bytes: &[u8]) -> Result<Grant, SessionError> {
-        if bytes.len() != Grant::LEN || u32_at(bytes, 0) != GRANT {
-            return Err(SessionError::Malformed);
-        }
-        Ok(Grant {
-            design: Design::from_number(u32_at(bytes, 4)).ok_or(SessionError::Malformed)?,
-            window: u32_at(bytes, 8),
-            eager: u32_at(bytes, 12),
-            hash_seed: u64_at(bytes, 16),
-            index: Remote { addr: u64_at(bytes, 24), rkey: Key::new(u32_at(bytes, 64)) },
-            index_len: u64_at(bytes, 32),
-            extents: Remote { addr: u64_at(bytes, 40), rkey: Key::new(u32_at(bytes, 68)) },
-            staging: Remote { addr: u64_at(bytes, 48), rkey: Key::new(u32_at(bytes, 72)) },
-            staging_len: u64_at(bytes, 56),
-            staging_count: u32_at(bytes, 76),
-            max_key: u32_at(bytes, 80),
-            max_value: u32_at(bytes, 84),
-        })
+        decode(GRANT, bytes).ok_or(SessionError::Malformed)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_memory::Key;
 
     #[test]
     fn both_messages_come_back_as_they_went() {
@@ -261,7 +186,7 @@ mod tests {
             reply_len: 77,
         };
         let bytes = hello.encode();
-        assert_eq!(bytes[..16], *b"RKV1\x02\0\0\0\x10\0\0\0\0\x04\0\0");
+        assert_eq!(bytes[..8], *b"RKV3\x01\x10\x80\x08");
         assert_eq!(Hello::decode(&bytes), Ok(hello));
         let grant = Grant {
             design: Design::Pilaf,
@@ -297,10 +222,10 @@ mod tests {
             reply_len: 0,
         }
         .encode();
-        assert_eq!(Hello::decode(&bytes[..39]), Err(SessionError::Malformed));
+        assert_eq!(Hello::decode(&bytes[..bytes.len() - 1]), Err(SessionError::Malformed));
         assert_eq!(Grant::decode(&bytes), Err(SessionError::Malformed));
         let mut other = bytes;
-        other[4] = 6;
+        other[4] = 5;
         assert_eq!(Hello::decode(&other), Err(SessionError::Malformed));
     }
 }

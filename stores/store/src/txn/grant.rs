@@ -1,23 +1,21 @@
 //! The grant of a PRISM-TX shard to a client, sent before the first transaction. The caller chooses how it
 //! travels.
 
-use remora_memory::Key;
 use remora_nic::Remote;
+use serde::{Deserialize, Serialize};
 
 use super::timestamp::{CLIENTS, Timestamp};
+use crate::codec::{decode, encode, remote};
 use crate::heap::Classes;
-use crate::words::{u32_at, u64_at};
 
-/// First word of the message: "RTX1", little-endian.
-const MAGIC: u32 = u32::from_le_bytes(*b"RTX1");
-
-/// Bytes before the classes.
-const FRONT: usize = 60;
+/// First letters of the message.
+const MAGIC: &[u8; 4] = b"RTX2";
 
 /// The location of a shard's table, and the limits of the client.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// Address of the slots. The key also covers cells and buffers.
+    #[serde(with = "remote")]
     pub slots: Remote,
     /// Number of slots.
     pub slot_count: u64,
@@ -46,40 +44,22 @@ impl Grant {
         if place < self.slot_count { place } else { place % self.slot_count }
     }
 
-    /// Encodes the message, little-endian.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(FRONT + self.classes.encoded_len());
-        out.extend_from_slice(&MAGIC.to_le_bytes());
-        out.extend_from_slice(&self.slots.rkey.get().to_le_bytes());
-        for word in [self.slots.addr, self.slot_count, self.cells, self.after.word()] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
-        for word in [self.window, self.sessions, self.session, self.reach, 0] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
-        self.classes.encode(&mut out);
-        out
+        encode(MAGIC, self)
     }
 
     /// Decodes the message. Returns `None` if it is malformed or inconsistent.
     pub fn decode(bytes: &[u8]) -> Option<Grant> {
-        let front = bytes.get(..FRONT)?;
-        let grant = Grant {
-            slots: Remote { addr: u64_at(front, 8), rkey: Key::new(u32_at(front, 4)) },
-            slot_count: u64_at(front, 16),
-            cells: u64_at(front, 24),
-            after: Timestamp::of(u64_at(front, 32)),
-            window: u32_at(front, 40),
-            sessions: u32_at(front, 44),
-            session: u32_at(front, 48),
-            reach: u32_at(front, 52),
-            classes: Classes::decode(&bytes[FRONT..])?,
-        };
-        let sound = grant.slot_count > 0
-            && (1..=grant.slot_count).contains(&grant.reach.into())
-            && (1..CLIENTS).contains(&grant.session)
-            && grant.session < grant.sessions;
-        (sound && u32_at(front, 0) == MAGIC).then_some(grant)
+        decode(MAGIC, bytes).filter(Grant::is_sound)
+    }
+
+    /// Returns true if the grant is consistent.
+    pub(super) fn is_sound(&self) -> bool {
+        self.slot_count > 0
+            && (1..=self.slot_count).contains(&self.reach.into())
+            && (1..CLIENTS).contains(&self.session)
+            && self.session < self.sessions
     }
 }
 
@@ -87,6 +67,7 @@ impl Grant {
 mod tests {
     use super::*;
     use crate::heap::Class;
+    use remora_memory::Key;
 
     #[test]
     fn it_comes_back_as_it_went_and_nothing_else_does() {

@@ -1,16 +1,17 @@
 //! The messages between a client and a shard when they connect.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Grant, farm};
-use crate::words::{set_u32, set_u64, u32_at, u64_at};
+use crate::codec::{decode, encode};
 
 /// The designs of the transaction store.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-#[repr(u32)]
 pub enum Design {
     /// The design PRISM-TX.
-    PrismTx = 1,
+    PrismTx,
     /// FaRM: lock, validate, update.
-    Farm = 2,
+    Farm,
 }
 
 impl Design {
@@ -32,14 +33,10 @@ impl Design {
             Design::Farm => "Lock, validate, update, over plain verbs (FaRM)",
         }
     }
-
-    fn of(word: u32) -> Option<Design> {
-        Design::ALL.into_iter().find(|design| *design as u32 == word)
-    }
 }
 
 /// The first message of a connection, from the client.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// A number above 0 that no other client has or had.
     pub name: u64,
@@ -49,35 +46,23 @@ pub struct Hello {
     pub shards: u32,
 }
 
-/// First word of the message: "RTH1".
-const HELLO: u32 = u32::from_le_bytes(*b"RTH1");
+/// First letters of the message.
+const HELLO: &[u8; 4] = b"RTH2";
 
 impl Hello {
-    /// Bytes of the message.
-    pub const LEN: usize = 24;
-
-    /// Encodes the message, little-endian.
-    pub fn encode(&self) -> [u8; Hello::LEN] {
-        let mut out = [0; Hello::LEN];
-        set_u32(&mut out, 0, HELLO);
-        set_u64(&mut out, 8, self.name);
-        set_u32(&mut out, 16, self.shard);
-        set_u32(&mut out, 20, self.shards);
-        out
+    /// Encodes the message.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(HELLO, self)
     }
 
     /// Decodes the message. Returns `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Hello> {
-        if bytes.len() != Hello::LEN || u32_at(bytes, 0) != HELLO || u32_at(bytes, 4) != 0 {
-            return None;
-        }
-        let hello = Hello { name: u64_at(bytes, 8), shard: u32_at(bytes, 16), shards: u32_at(bytes, 20) };
-        (hello.name != 0 && hello.shard < hello.shards).then_some(hello)
+        decode(HELLO, bytes).filter(|hello: &Hello| hello.name != 0 && hello.shard < hello.shards)
     }
 }
 
 /// The maximum size of a client's transactions.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Maximum key length in bytes.
     pub max_key: u32,
@@ -90,7 +75,7 @@ pub struct Limits {
 }
 
 /// The grant of a shard of either design.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Granted {
     /// The grant of a PRISM-TX shard.
     PrismTx(Grant),
@@ -107,6 +92,13 @@ impl Granted {
         }
     }
 
+    fn is_sound(&self) -> bool {
+        match self {
+            Granted::PrismTx(grant) => grant.is_sound(),
+            Granted::Farm(grant) => grant.is_sound(),
+        }
+    }
+
     /// Returns the remote key of the shard's memory.
     pub fn key(&self) -> remora_memory::Key {
         match self {
@@ -117,7 +109,7 @@ impl Granted {
 }
 
 /// The answer of a shard to a [`Hello`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// Number of the shard.
     pub shard: u32,
@@ -133,47 +125,18 @@ pub struct Welcome {
     pub granted: Granted,
 }
 
-/// First word of the message: "RTW1".
-const WELCOME: u32 = u32::from_le_bytes(*b"RTW1");
-/// Bytes before the grant.
-const FRONT: usize = 56;
+/// First letters of the message.
+const WELCOME: &[u8; 4] = b"RTW2";
 
 impl Welcome {
-    /// Encodes the message, little-endian.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![0; FRONT];
-        set_u32(&mut out, 0, WELCOME);
-        set_u32(&mut out, 4, self.granted.design() as u32);
-        set_u64(&mut out, 8, self.run);
-        set_u64(&mut out, 16, self.began);
-        set_u64(&mut out, 24, self.incarnations);
-        let Limits { max_key, max_value, max_keys, window } = self.limits;
-        for (at, word) in [self.shard, max_key, max_value, max_keys, window].into_iter().enumerate() {
-            set_u32(&mut out, 32 + 4 * at, word);
-        }
-        out.extend(match &self.granted {
-            Granted::PrismTx(grant) => grant.encode(),
-            Granted::Farm(grant) => grant.encode(),
-        });
-        out
+        encode(WELCOME, self)
     }
 
-    /// Decodes the message. Returns `None` if it is malformed.
+    /// Decodes the message. Returns `None` if it is malformed or inconsistent.
     pub fn decode(bytes: &[u8]) -> Option<Welcome> {
-        let front = bytes.get(..FRONT)?;
-        if u32_at(front, 0) != WELCOME {
-            return None;
-        }
-        let granted = match Design::of(u32_at(front, 4))? {
-            Design::PrismTx => Granted::PrismTx(Grant::decode(&bytes[FRONT..])?),
-            Design::Farm => Granted::Farm(farm::Grant::decode(&bytes[FRONT..])?),
-        };
-        let word = |at: usize| u32_at(front, 32 + 4 * at);
-        let limits = Limits { max_key: word(1), max_value: word(2), max_keys: word(3), window: word(4) };
-        let run = u64_at(front, 8);
-        let began = u64_at(front, 16);
-        let incarnations = u64_at(front, 24);
-        (run != 0).then_some(Welcome { shard: word(0), run, began, incarnations, limits, granted })
+        decode(WELCOME, bytes).filter(|welcome: &Welcome| welcome.run != 0 && welcome.granted.is_sound())
     }
 }
 
@@ -187,7 +150,9 @@ mod tests {
     fn messages_come_back_as_they_went_and_nothing_else_does() {
         let hello = Hello { name: 77, shard: 1, shards: 2 };
         assert_eq!(Hello::decode(&hello.encode()), Some(hello));
-        assert!((0..Hello::LEN).all(|len| Hello::decode(&hello.encode()[..len]).is_none()));
+        let bytes = hello.encode();
+        assert_eq!(bytes, b"RTH2\x4d\x01\x02");
+        assert!((0..bytes.len()).all(|len| Hello::decode(&bytes[..len]).is_none()));
         for wrong in [Hello { name: 0, ..hello }, Hello { shard: 2, ..hello }] {
             assert_eq!(Hello::decode(&wrong.encode()), None);
         }
@@ -209,9 +174,12 @@ mod tests {
         let bytes = welcome.encode();
         assert_eq!(Welcome::decode(&bytes), Some(welcome.clone()));
         assert!((0..bytes.len()).all(|len| Welcome::decode(&bytes[..len]).is_none()));
+        let unsound = Granted::Farm(farm::Grant { holder: 0, ..grant });
+        assert_eq!(Welcome::decode(&Welcome { granted: unsound, ..welcome.clone() }.encode()), None);
         assert_eq!(Welcome::decode(&Welcome { run: 0, ..welcome }.encode()), None);
         let mut other = bytes;
-        other[4] = 3;
+        // Behind the magic, the four numbers of the shard and the four limits.
+        other[4 + 6 + 5] = 2;
         assert_eq!(Welcome::decode(&other), None, "no such design");
     }
 }

@@ -1,6 +1,8 @@
 //! Timestamps, which consist of a clock and a client number, and version words, which are timestamps with a
 //! state.
 
+use serde::{Deserialize, Serialize};
+
 /// Number of bits of a state, and of a client's number.
 const STATE_BITS: u32 = 2;
 const CLIENT_BITS: u32 = 14;
@@ -13,8 +15,15 @@ pub const LAST_TICK: u64 = (1 << (64 - CLOCK_SHIFT)) - 1;
 
 /// The position of a transaction in the serial order: 48 bits of a clock in microseconds, 14 bits of the
 /// client's number, two zeros. No two transactions have the same timestamp.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "u64")]
 pub struct Timestamp(u64);
+
+impl From<u64> for Timestamp {
+    fn from(word: u64) -> Timestamp {
+        Timestamp::of(word)
+    }
+}
 
 impl Timestamp {
     /// Returns the timestamp of a clock's reading and a client's number, both truncated to their bits.

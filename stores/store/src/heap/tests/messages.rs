@@ -5,6 +5,7 @@ use remora_transport::Status;
 
 use super::super::message::{GRACE, LONGEST, MOST, emit_grace, emit_returned, parse_grace, parse_returned};
 use super::*;
+use crate::codec::{decode, encode};
 
 fn completion(id: u64, len: usize) -> WorkCompletion {
     WorkCompletion {
@@ -40,11 +41,12 @@ fn messages_come_back_as_they_went_and_nothing_else_is_taken() {
 #[test]
 fn classes_come_back_as_they_went_and_know_their_buffers() {
     let classes = classes();
-    let mut bytes = Vec::new();
-    classes.encode(&mut bytes);
-    assert_eq!(bytes.len(), classes.encoded_len());
-    assert_eq!(Classes::decode(&bytes), Some(classes.clone()));
-    assert_eq!(Classes::decode(&bytes[..bytes.len() - 1]), None);
+    let bytes = encode(b"TEST", &classes);
+    assert_eq!(decode(b"TEST", &bytes), Some(classes.clone()));
+    assert_eq!(decode::<Classes>(b"TEST", &bytes[..bytes.len() - 1]), None);
+    for wrong in [vec![classes.all()[0]; 2], Vec::new()] {
+        assert_eq!(decode::<Classes>(b"TEST", &encode(b"TEST", &wrong)), None, "{wrong:?}");
+    }
     assert_eq!(
         [0, 64, 65, 512, 513].map(|len| classes.for_len(len)),
         [Some(0), Some(0), Some(1), Some(1), None]

@@ -1,21 +1,21 @@
 //! The grant of a FaRM shard to a client, sent before the first transaction. The caller chooses how it
 //! travels.
 
-use remora_memory::Key;
 use remora_nic::Remote;
+use serde::{Deserialize, Serialize};
 
 use super::config::MOST_KEYS;
 use super::layout::{ENTRIES, HOLDERS, OBJECTS, log_stride, stride};
-use crate::words::{u32_at, u64_at};
+use crate::codec::{decode, encode, remote};
 
-/// First word of the message: "FTX2", little-endian.
-const MAGIC: u32 = u32::from_le_bytes(*b"FTX2");
-const LEN: usize = 72;
+/// First letters of the message.
+const MAGIC: &[u8; 4] = b"FTX3";
 
 /// The location of a shard's table, and the limits of the client.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// Address of the index. The key covers the whole memory of the shard.
+    #[serde(with = "remote")]
     pub index: Remote,
     /// Number of index words that hashes select.
     pub homes: u64,
@@ -38,36 +38,14 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Encodes the message, little-endian.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(LEN);
-        out.extend_from_slice(&MAGIC.to_le_bytes());
-        out.extend_from_slice(&self.index.rkey.get().to_le_bytes());
-        for word in [self.index.addr, self.homes, self.objects, self.keys, self.log] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
-        for word in [self.max_pair, self.window, self.max_keys, self.holder, self.reach, 0] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
-        out
+        encode(MAGIC, self)
     }
 
     /// Decodes the message. Returns `None` if it is malformed or inconsistent.
     pub fn decode(bytes: &[u8]) -> Option<Grant> {
-        let bytes: &[u8; LEN] = bytes.try_into().ok()?;
-        let grant = Grant {
-            index: Remote { addr: u64_at(bytes, 8), rkey: Key::new(u32_at(bytes, 4)) },
-            homes: u64_at(bytes, 16),
-            objects: u64_at(bytes, 24),
-            keys: u64_at(bytes, 32),
-            log: u64_at(bytes, 40),
-            max_pair: u32_at(bytes, 48),
-            window: u32_at(bytes, 52),
-            max_keys: u32_at(bytes, 56),
-            holder: u32_at(bytes, 60),
-            reach: u32_at(bytes, 64),
-        };
-        (grant.is_sound() && u32_at(bytes, 0) == MAGIC).then_some(grant)
+        decode(MAGIC, bytes).filter(Grant::is_sound)
     }
 
     /// Returns the remote address of an index word.
@@ -86,7 +64,7 @@ impl Grant {
     }
 
     /// Returns true if the grant is consistent.
-    pub(super) fn is_sound(&self) -> bool {
+    pub(in crate::txn) fn is_sound(&self) -> bool {
         let entries = u64::from(self.window) * u64::from(self.max_keys);
         (1..1 << 32).contains(&self.homes)
             && (1..=self.homes).contains(&self.reach.into())
@@ -101,6 +79,7 @@ impl Grant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_memory::Key;
 
     #[test]
     fn it_comes_back_as_it_went_and_nothing_else_does() {
