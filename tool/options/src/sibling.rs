@@ -21,7 +21,7 @@ pub fn hand_over(own: Program, arguments: &[OsString]) -> Result<()> {
         .with_context(|| format!("cannot start {}, which holds `remora {name}`", program.file()))?;
     let Some(file) = file else {
         bail!(
-            "`remora {name}` needs the program {}, which is not installed: build it with `cargo build --release --package {}`",
+            "`remora {name}` needs the program {}, which is not installed: install all programs (`pip install remora-rdma[all]`), or build it with `cargo build --release --package {}`",
             program.file(),
             program.package()
         );

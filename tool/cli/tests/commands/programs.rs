@@ -25,7 +25,7 @@ fn a_command_whose_program_is_missing_says_how_to_get_it() {
     let folder = tempfile::tempdir().expect("a folder");
     put(folder.path(), "remora");
     remora_in(folder.path(), &["bench", "verbs"]).one_line(
-        "`remora bench` needs the program remora-lab, which is not installed: build it with `cargo build --release --package remora-lab-cli`",
+        "`remora bench` needs the program remora-lab, which is not installed: install all programs (`pip install remora-rdma[all]`), or build it with `cargo build --release --package remora-lab-cli`",
     );
     remora_in(folder.path(), &["help", "kv"]).one_line("`remora kv` needs the program remora-store");
     remora_in(folder.path(), &["kv", "exercise"])
