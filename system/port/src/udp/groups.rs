@@ -193,6 +193,18 @@ mod tests {
     use crate::{Class, Egress, Port, Start};
     use std::time::{Duration, Instant};
 
+    /// Fails if the system lacks options of multicast, as QEMU's emulation of user programs does.
+    fn multicast_options() -> Result<(), String> {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = sockopt::set_ip_multicast_if(&socket, &std::net::Ipv4Addr::LOCALHOST);
+        let receiver = set(&socket, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0);
+        let lacks = |result| result == Err(Errno::NOPROTOOPT);
+        if lacks(sender) || lacks(receiver) {
+            return Err("this system has no IP_MULTICAST_IF or IP_MULTICAST_ALL".to_owned());
+        }
+        Ok(())
+    }
+
     fn open(max_groups: u32) -> UdpPort {
         let options = Options { max_groups, ..Options::default() };
         UdpPort::open("127.0.0.1:0".parse().unwrap(), &options).unwrap()
@@ -224,6 +236,7 @@ mod tests {
 
     #[test]
     fn memberships_are_bounded_counted_and_end() {
+        remora_netns::require!(multicast_options());
         let mut port = open(2);
         let [a, b, c] = ["239.255.70.1:4791", "239.255.70.2:4791", "239.255.70.3:4791"].map(group);
         port.join(a).unwrap();
@@ -246,6 +259,7 @@ mod tests {
 
     #[test]
     fn a_group_to_send_to_takes_a_place_among_the_peers() {
+        remora_netns::require!(multicast_options());
         let options = Options { max_peers: 1, ..Options::default() };
         let mut port = UdpPort::open("127.0.0.1:0".parse().unwrap(), &options).unwrap();
         let first = port.group(group("239.255.70.7:4791")).unwrap();
@@ -257,6 +271,7 @@ mod tests {
 
     #[test]
     fn every_member_on_this_host_hears_the_group_and_nobody_else() {
+        remora_netns::require!(multicast_options());
         let mut from = open(4);
         let mut one = open(4);
         let mut two = open(4);
@@ -287,6 +302,7 @@ mod tests {
 
     #[test]
     fn neither_a_busy_group_nor_a_busy_peer_starves_the_other() {
+        remora_netns::require!(multicast_options());
         let mut from = open(4);
         let mut port = open(4);
         let name = group("239.255.70.6:47911");

@@ -9,8 +9,17 @@ use super::umem::Umem;
 use super::{Attachment, XdpPort};
 use remora_netns::Namespace;
 use remora_wire::frame::{Endpoint, Route, Start};
+use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Fails if the system has no bpf(2), as QEMU's emulation of user programs has none.
+fn bpf_call() -> Result<(), &'static str> {
+    match bpf::map_of_sockets(1) {
+        Err(Errno::NOSYS) => Err("this system has no bpf(2)"),
+        _ => Ok(()),
+    }
+}
 
 /// Creates a network namespace with a veth pair `near0`-`far0` (10.90.0.1 on `near0`), and moves the
 /// calling thread into it.
@@ -65,6 +74,7 @@ fn with(bytes: &[u8], at: usize, value: &[u8]) -> Vec<u8> {
 
 #[test]
 fn the_program_takes_our_own_udp_flow_over_ipv4_and_passes_all_else() {
+    remora_netns::require!(bpf_call());
     let own: IpAddr = Ipv4Addr::new(10, 1, 2, 3).into();
     let (program, _held) = loaded(own);
     let run = |frame: &[u8]| bpf::run(&program, frame).unwrap();
@@ -96,6 +106,7 @@ fn the_program_takes_our_own_udp_flow_over_ipv4_and_passes_all_else() {
 
 #[test]
 fn the_program_takes_our_own_udp_flow_over_ipv6_and_passes_all_else() {
+    remora_netns::require!(bpf_call());
     let own: Ipv6Addr = "fd00:1234:5678::9abc:def0".parse().unwrap();
     let (program, _held) = loaded(own.into());
     let run = |frame: &[u8]| bpf::run(&program, frame).unwrap();
@@ -118,6 +129,7 @@ fn the_program_takes_our_own_udp_flow_over_ipv6_and_passes_all_else() {
 
 #[test]
 fn a_queue_without_a_socket_goes_to_the_kernel() {
+    remora_netns::require!(bpf_call());
     let own = Ipv4Addr::new(10, 1, 2, 3);
     let map = bpf::map_of_sockets(1).unwrap_or_else(|errno| panic!("this test needs root: {errno}"));
     let program = bpf::load(&program::steer(own.into(), 4791, map.as_raw_fd())).unwrap();
@@ -127,6 +139,7 @@ fn a_queue_without_a_socket_goes_to_the_kernel() {
 
 #[test]
 fn a_program_that_sits_there_already_stays() {
+    remora_netns::require!(bpf_call());
     let _own = own_namespace();
     let map = bpf::map_of_sockets(1).unwrap();
     let other = bpf::load(&program::steer(Ipv4Addr::new(1, 2, 3, 4).into(), 1, map.as_raw_fd())).unwrap();
