@@ -14,12 +14,12 @@ ALL = --package remora-cli --package remora-store-cli --package remora-sim-cli -
 BENCH = $(CARGO) run --release --quiet --package remora-lab-cli --features wasm -- bench
 CHECKS = fmt tidy deny clippy unit abuse programs packages start interop doc docs
 # Each builds the crates again with its own flags.
-DEEP_CHECKS = models fuzz miri
+DEEP_CHECKS = models fuzz miri arm
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit start abuse programs doc docs site miri fuzz fuzz-soak planted roots models dropin compat compat-full interop interop-full build install uninstall dist tarball wheel deb image action packages release demo bench figures-irn sweeps-irn soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit start abuse programs doc docs site miri fuzz fuzz-soak planted roots arm models dropin compat compat-full interop interop-full build install uninstall dist tarball wheel deb image action packages release demo bench figures-irn sweeps-irn soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -33,7 +33,7 @@ setup-bench: ## install what the benchmarks compare with: memcached, redis, etcd
 test: ## everything that must hold before a change lands, and what each check took
 	@scripts/checks setup $(CHECKS)
 
-nightly: ## the same with all seeds, loom, Miri, every fuzzer for a minute, planted faults and clean roots; notes date and commit in .ci/nightly
+nightly: ## the same with all seeds, loom, Miri, every fuzzer for a minute, ARM64, planted faults and clean roots; notes date and commit in .ci/nightly
 	@git diff --quiet HEAD || { echo "nightly: commit your changes first, so that the commit it notes is what ran" >&2; exit 1; }
 	@REMORA_WHOLE=1 FUZZ_SECONDS=60 scripts/checks setup $(CHECKS) $(DEEP_CHECKS)
 	@scripts/planted
@@ -108,6 +108,10 @@ roots: ## Debian's verbs programs in clean Debian 12 and 13 roots, and in two co
 	@scripts/unit --no-run --cargo-quiet
 	@scripts/dropin --tested
 	@scripts/clean-roots
+
+arm: ## unit tests, the command and the libraries on ARM64 under QEMU (as root)
+	@scripts/setup arm
+	@scripts/arm
 
 dropin: ## libraries for unmodified verbs programs, into target/dropin/lib
 	@scripts/setup dropin
