@@ -128,11 +128,11 @@ impl Client {
             return Err(Refused::NotOpen);
         }
         let known = self.window.find(tx, key);
-        let of = match known {
-            Some(of) => of,
+        let entry_index = match known {
+            Some(entry_index) => entry_index,
             None => self.add(tx.0, key)?,
         };
-        let entry = &mut self.window.entries[of as usize];
+        let entry = &mut self.window.entries[entry_index as usize];
         // The transaction had only written the key, so its value was not read yet.
         let first = change.is_none() && !entry.reads;
         match change {
@@ -142,9 +142,9 @@ impl Client {
         }
         entry.further = entry.further.min(self.grants[usize::from(entry.shard)].reach - 1);
         if known.is_none() || first && matches!(entry.step, Step::Found | Step::NoSlot) {
-            self.look(tx.0, of, connections)?;
+            self.look(tx.0, entry_index, connections)?;
         }
-        Ok(self.window.id_of(of).1)
+        Ok(self.window.id_of(entry_index).1)
     }
 
     fn add(&mut self, tx: u16, key: &[u8]) -> Result<u32, Refused> {
@@ -155,12 +155,12 @@ impl Client {
         let hash = slot_of(key, self.grants[shard].slot_count);
         let key_len = key.len() as u32;
         let entry = Entry { shard: shard as u16, key_len, hash, ..Entry::default() };
-        let of = self.window.add(tx, key, entry)?;
+        let entry_index = self.window.add(tx, key, entry)?;
         let hold = &mut self.holds[usize::from(tx) * self.grants.len() + shard];
         if hold.is_none() {
             *hold = Some(self.returns[shard].begin());
         }
-        Ok(of)
+        Ok(entry_index)
     }
 
     fn end_of(&self, news: News) -> Option<Event<'static>> {
@@ -173,11 +173,14 @@ impl Client {
     /// Returns a transaction's timestamp: at or after the clock's reading, and later than all timestamps
     /// that this client has used or seen.
     pub(super) fn stamp(&mut self, tx: u16) -> Timestamp {
-        let clock = self.window.transactions[usize::from(tx)].at.clock();
-        let found = self.window.entries_of(tx).map(|of| self.window.entries[of as usize].found.version);
-        let last = found.fold(self.last, Timestamp::max);
+        let clock = self.window.transactions[usize::from(tx)].timestamp.clock();
+        let versions = self
+            .window
+            .entries_of(tx)
+            .map(|entry_index| self.window.entries[entry_index as usize].latest.version);
+        let last = versions.fold(self.last, Timestamp::max);
         self.last = Timestamp::new(clock.max((last.clock() + 1).min(LAST_TICK)), self.number);
-        self.window.transactions[usize::from(tx)].at = self.last;
+        self.window.transactions[usize::from(tx)].timestamp = self.last;
         self.last
     }
 
@@ -190,7 +193,7 @@ impl Client {
         if completion.status != Status::Success {
             return Err(Broken::Completion(completion.status));
         }
-        let (work, of) = parse_id(completion.id).ok_or(Broken::Protocol)?;
+        let (work, number) = parse_id(completion.id).ok_or(Broken::Protocol)?;
         let returns = self.returns.get_mut(shard).ok_or(Broken::Protocol)?;
         let news = match work {
             Work::Return => {
@@ -205,7 +208,7 @@ impl Client {
                 )?;
                 News::Nothing
             }
-            _ => self.progress(work, of, completion, connections)?,
+            _ => self.progress(work, number, completion, connections)?,
         };
         if let News::Ended(_, Outcome::NoBuffer) = news {
             // Without transactions, no further buffers will come, so groups of any size are returned.
@@ -227,18 +230,18 @@ impl Client {
         Ok(())
     }
 
-    fn tell_value(&mut self, of: u32) -> Event<'_> {
-        let (tx, entry) = self.window.id_of(of);
-        let Entry { value_len, key_len, .. } = self.window.entries[of as usize];
-        let at = self.config.landing_at(of) + super::HEADER + key_len as usize;
-        let value = value_len.map(|len| self.copied(at, len));
+    fn tell_value(&mut self, entry_index: u32) -> Event<'_> {
+        let (tx, entry) = self.window.id_of(entry_index);
+        let Entry { value_len, key_len, .. } = self.window.entries[entry_index as usize];
+        let offset = self.config.landing_at(entry_index) + super::HEADER + key_len as usize;
+        let value = value_len.map(|len| self.copied(offset, len));
         Event::Read { tx, entry, value }
     }
 
     /// Copies `len` bytes at an offset of the arena to memory that the NIC cannot access.
-    fn copied(&mut self, at: usize, len: u32) -> &[u8] {
+    fn copied(&mut self, offset: usize, len: u32) -> &[u8] {
         let bytes = &mut self.scratch[..len as usize];
-        self.arena.read(at, bytes);
+        self.arena.read(offset, bytes);
         bytes
     }
 
@@ -262,11 +265,11 @@ impl Client {
 
 impl Machine for Client {
     fn start(&mut self, connections: &mut impl Connections) -> Result<(), Broken> {
-        let told = id(Work::Notice, 0);
+        let notice_id = id(Work::Notice, 0);
         self.returns
             .iter()
             .enumerate()
-            .try_for_each(|(shard, returns)| returns.listen(told, &mut connections.endpoint(shard)))
+            .try_for_each(|(shard, returns)| returns.listen(notice_id, &mut connections.endpoint(shard)))
     }
 
     fn begin(&mut self) -> Result<Tx, Refused> {
@@ -296,16 +299,16 @@ impl Machine for Client {
             return Err(Refused::ValueTooLong);
         }
         let entry = self.touch(tx, key, Some(Change::Value(value.len() as u32)), connections)?;
-        let at = self.config.outgoing_at(self.window.entry_index(tx.0, entry.0));
-        self.arena.write(at + super::HEADER, key);
-        self.arena.write(at + super::HEADER + key.len(), value);
+        let offset = self.config.outgoing_at(self.window.entry_index(tx.0, entry.0));
+        self.arena.write(offset + super::HEADER, key);
+        self.arena.write(offset + super::HEADER + key.len(), value);
         Ok(entry)
     }
 
     fn delete(&mut self, tx: Tx, key: &[u8], connections: &mut impl Connections) -> Result<EntryId, Refused> {
         let entry = self.touch(tx, key, Some(Change::Absent), connections)?;
-        let at = self.config.outgoing_at(self.window.entry_index(tx.0, entry.0));
-        self.arena.write(at + super::HEADER, key);
+        let offset = self.config.outgoing_at(self.window.entry_index(tx.0, entry.0));
+        self.arena.write(offset + super::HEADER, key);
         Ok(entry)
     }
 
@@ -313,15 +316,16 @@ impl Machine for Client {
         if !self.window.has(tx, entry) {
             return None;
         }
-        let of = self.window.entry_index(tx.0, entry.0);
-        let Entry { change, reads, asked, value_len, key_len, .. } = self.window.entries[of as usize];
-        let (at, len) = match change {
-            Some(Change::Value(len)) => (self.config.outgoing_at(of), Some(len)),
+        let entry_index = self.window.entry_index(tx.0, entry.0);
+        let Entry { change, reads, asked, value_len, key_len, .. } =
+            self.window.entries[entry_index as usize];
+        let (offset, len) = match change {
+            Some(Change::Value(len)) => (self.config.outgoing_at(entry_index), Some(len)),
             Some(Change::Absent) => (0, None),
             None if !reads || asked => return None,
-            None => (self.config.landing_at(of), value_len),
+            None => (self.config.landing_at(entry_index), value_len),
         };
-        Some(Known::new(len.map(|len| self.copied(at + super::HEADER + key_len as usize, len))))
+        Some(Known::new(len.map(|len| self.copied(offset + super::HEADER + key_len as usize, len))))
     }
 
     fn commit(
@@ -339,7 +343,7 @@ impl Machine for Client {
         }
         let transaction = &mut self.window.transactions[tx.index()];
         // The clock's reading is kept here until all keys are found.
-        (transaction.phase, transaction.at) = (Phase::Closing, Timestamp::new(clock, self.number));
+        (transaction.phase, transaction.timestamp) = (Phase::Closing, Timestamp::new(clock, self.number));
         let news =
             self.advance(tx.0, connections).inspect_err(|broken| self.window.broken = Some(*broken))?;
         Ok(self.end_of(news))
@@ -370,7 +374,7 @@ impl Machine for Client {
         self.window.checked(|transaction| transaction.phase == Phase::Idle);
         Ok(match news {
             News::Nothing => None,
-            News::Read(of) => Some(self.tell_value(of)),
+            News::Read(entry_index) => Some(self.tell_value(entry_index)),
             News::Ended(tx, outcome) => Some(self.tell_end(tx, outcome)),
         })
     }

@@ -43,7 +43,7 @@ impl Member {
 #[derive(Clone, Debug)]
 pub struct Incarnations {
     memory: Registered,
-    at: usize,
+    offset: usize,
     shards: u32,
 }
 
@@ -55,14 +55,14 @@ impl Incarnations {
 
     /// Returns the table at an offset, a multiple of 8, of memory that is zero there. Returns `None` if the
     /// table does not fit.
-    pub fn new(memory: Registered, at: usize, shards: u32) -> Option<Incarnations> {
-        let fits = at.is_multiple_of(8) && at + Incarnations::len(shards) <= memory.bytes.len();
-        fits.then_some(Incarnations { memory, at, shards })
+    pub fn new(memory: Registered, offset: usize, shards: u32) -> Option<Incarnations> {
+        let fits = offset.is_multiple_of(8) && offset + Incarnations::len(shards) <= memory.bytes.len();
+        fits.then_some(Incarnations { memory, offset, shards })
     }
 
     /// Returns the address of the table.
     pub fn address(&self) -> u64 {
-        self.memory.addr + self.at as u64
+        self.memory.addr + self.offset as u64
     }
 
     /// Returns the address of a shard's run in the table at this address. The run is 0 until a client has
@@ -83,10 +83,10 @@ impl Incarnations {
 
     /// Returns a shard, or `None` if no client has reported it yet.
     pub fn member(&self, shard: u32) -> Option<Member> {
-        let at = self.at + shard as usize * ENTRY;
-        let run = self.memory.bytes.word(at)?.load(Ordering::Acquire);
+        let offset = self.offset + shard as usize * ENTRY;
+        let run = self.memory.bytes.word(offset)?.load(Ordering::Acquire);
         let mut place = [0; PLACE];
-        self.memory.read(at + 8, &mut place);
+        self.memory.read(offset + 8, &mut place);
         let port = u16::from_le_bytes([place[16], place[17]]);
         let ip = Ipv6Addr::from(<[u8; 16]>::try_from(&place[..16]).ok()?);
         (run != 0 && port != 0).then_some(Member { run, address: SocketAddr::new(ip.to_canonical(), port) })

@@ -104,7 +104,7 @@ impl Header {
             bound: u64_at(bytes, 24),
             version: Timestamp::of(u64_at(bytes, 32)),
         };
-        let len = |at: usize, none: u32| Some(u32_at(bytes, at)).filter(|len| *len != none);
+        let len = |offset: usize, none: u32| Some(u32_at(bytes, offset)).filter(|len| *len != none);
         Some(Header {
             own: u64_at(bytes, 0),
             version: Timestamp::of(u64_at(bytes, 8)),

@@ -95,28 +95,28 @@ impl Shard {
         let slot = Slot { latest: VersionRef::empty(empty), read: Timestamp::default() };
         (0..self.config.slots).for_each(|index| self.put(index, &slot));
         let cells = self.config.cells_at()..self.config.table_len();
-        cells.step_by(8).for_each(|at| self.set(at, 0));
+        cells.step_by(8).for_each(|offset| self.set(offset, 0));
         self.set(SHAPE, self.config.shape());
         self.set(NEXT, 1);
         self.set(0, MAGIC);
     }
 
-    fn word(&self, at: usize) -> u64 {
-        self.memory.bytes.word(at).expect("an aligned word of the table").load(Ordering::Acquire)
+    fn word(&self, offset: usize) -> u64 {
+        self.memory.bytes.word(offset).expect("an aligned word of the table").load(Ordering::Acquire)
     }
 
-    fn set(&self, at: usize, word: u64) {
-        self.memory.bytes.word(at).expect("an aligned word of the table").store(word, Ordering::Release);
+    fn set(&self, offset: usize, word: u64) {
+        self.memory.bytes.word(offset).expect("an aligned word of the table").store(word, Ordering::Release);
     }
 
     fn slot(&self, index: u64) -> Slot {
-        let at = SLOTS + (index * SLOT) as usize;
-        Slot::of(std::array::from_fn(|word| self.word(at + 8 * word)))
+        let offset = SLOTS + (index * SLOT) as usize;
+        Slot::of(std::array::from_fn(|word| self.word(offset + 8 * word)))
     }
 
     fn put(&self, index: u64, slot: &Slot) {
-        let at = SLOTS + (index * SLOT) as usize;
-        slot.words().iter().enumerate().for_each(|(word, value)| self.set(at + 8 * word, *value));
+        let offset = SLOTS + (index * SLOT) as usize;
+        slot.words().iter().enumerate().for_each(|(word, value)| self.set(offset + 8 * word, *value));
     }
 
     /// Accepts a client. Returns `None` if all client numbers are in use.
@@ -159,7 +159,7 @@ impl Shard {
         let free = (0..u64::from(self.config.reach))
             .map(|further| (home + further) % self.config.slots)
             .find(|index| self.slot(*index).latest.version == Timestamp::default());
-        let (Some(index), Some(at)) = (free, buffer.checked_sub(self.memory.addr)) else { return false };
+        let (Some(index), Some(offset)) = (free, buffer.checked_sub(self.memory.addr)) else { return false };
         // The loader is client 0, and uses the first timestamp.
         let version = Timestamp::new(1, 0);
         let header = Header {
@@ -171,9 +171,9 @@ impl Shard {
             key_len: Some(key.len() as u32),
             value_len: Some(value.len() as u32),
         };
-        self.memory.write(at as usize, &header.emit());
-        self.memory.write(at as usize + HEADER, key);
-        self.memory.write(at as usize + HEADER + key.len(), value);
+        self.memory.write(offset as usize, &header.emit());
+        self.memory.write(offset as usize + HEADER, key);
+        self.memory.write(offset as usize + HEADER + key.len(), value);
         let latest = VersionRef { addr: buffer, bound: header.bound(), version };
         self.put(index, &Slot { latest, read: Timestamp::default() });
         true
@@ -182,9 +182,9 @@ impl Shard {
     /// Returns the address of the version before the pending one at `addr`, or `None` if that version is not
     /// pending.
     fn before(&self, addr: u64) -> Option<u64> {
-        let at = usize::try_from(addr.checked_sub(self.memory.addr)?).ok()?;
+        let offset = usize::try_from(addr.checked_sub(self.memory.addr)?).ok()?;
         let mut bytes = [0; HEADER];
-        self.memory.bytes.read(at, &mut bytes).ok()?;
+        self.memory.bytes.read(offset, &mut bytes).ok()?;
         let header = Header::parse(&bytes)?;
         (header.tx_state == TxState::Pending).then_some(header.before.addr)
     }
@@ -197,7 +197,7 @@ impl Reachable for Shard {
 
     /// Reports the latest version, and while it is pending the one before it. Retries if the slot changes in
     /// between.
-    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
+    fn buffers(&self, entry: usize, report: &mut dyn FnMut(u64)) {
         let empty = self.memory.addr + EMPTY as u64;
         loop {
             let latest = self.slot(entry as u64).latest;
@@ -207,7 +207,7 @@ impl Reachable for Shard {
                     .into_iter()
                     .flatten()
                     .filter(|addr| *addr != empty)
-                    .for_each(found);
+                    .for_each(report);
                 return;
             }
         }

@@ -82,10 +82,13 @@ mod tests {
 
     #[test]
     fn the_clock_counts_first_then_the_client() {
-        let at = Timestamp::new;
-        assert!(at(1, CLIENTS - 1) < at(2, 0) && at(2, 0) < at(2, 1));
-        assert_eq!((at(77, 5).clock(), Timestamp::of(at(77, 5).is(TxState::Aborted))), (77, at(77, 5)));
-        assert_eq!(at(LAST_TICK, CLIENTS - 1).word(), u64::MAX - STATE);
+        let stamp = Timestamp::new;
+        assert!(stamp(1, CLIENTS - 1) < stamp(2, 0) && stamp(2, 0) < stamp(2, 1));
+        assert_eq!(
+            (stamp(77, 5).clock(), Timestamp::of(stamp(77, 5).is(TxState::Aborted))),
+            (77, stamp(77, 5))
+        );
+        assert_eq!(stamp(LAST_TICK, CLIENTS - 1).word(), u64::MAX - STATE);
         let states = [0, 1, 2, 3].map(TxState::of);
         assert_eq!(states, [Some(TxState::Pending), Some(TxState::Committed), Some(TxState::Aborted), None]);
     }

@@ -77,7 +77,7 @@ pub struct Transaction {
     pub phase: Phase,
     /// Number of completions to come.
     pub under_way: u32,
-    pub at: Timestamp,
+    pub timestamp: Timestamp,
     /// Shard of the first written key.
     pub home: u16,
     /// True if the transaction commits by its only compare-and-swap.
@@ -168,8 +168,8 @@ pub struct Entry {
     /// True if the value must be reported when it arrives.
     pub asked: bool,
     pub change: Option<Change>,
-    /// The version that was found. Its address is 0 while it is unknown.
-    pub found: VersionRef,
+    /// The latest committed version that the lookup read. Its address is 0 while it is unknown.
+    pub latest: VersionRef,
     /// Length of the value that was found; `None` if the key is absent.
     pub value_len: Option<u32>,
     /// True if the slot never held a key.

@@ -113,8 +113,8 @@ impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
     }
 
     /// Returns the transaction of a key, and the key's index in the transaction.
-    pub fn id_of(&self, of: u32) -> (Tx, EntryId) {
-        (Tx((of / self.max_keys) as u16), EntryId((of % self.max_keys) as u16))
+    pub fn id_of(&self, entry_index: u32) -> (Tx, EntryId) {
+        (Tx((entry_index / self.max_keys) as u16), EntryId((entry_index % self.max_keys) as u16))
     }
 
     /// Returns true if the transaction has a key with this index.
@@ -123,14 +123,14 @@ impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
     }
 
     /// Returns the bytes of a key.
-    pub fn key(&self, of: u32) -> &[u8] {
-        let at = of as usize * self.max_key as usize;
-        &self.keys[at..at + self.entries[of as usize].key_len() as usize]
+    pub fn key(&self, entry_index: u32) -> &[u8] {
+        let offset = entry_index as usize * self.max_key as usize;
+        &self.keys[offset..offset + self.entries[entry_index as usize].key_len() as usize]
     }
 
     /// Returns the number of a key that the transaction has named before.
     pub fn find(&self, tx: Tx, key: &[u8]) -> Option<u32> {
-        self.entries_of(tx.0).find(|of| self.key(*of) == key)
+        self.entries_of(tx.0).find(|entry_index| self.key(*entry_index) == key)
     }
 
     /// Adds a key, at most `max_key` bytes long, to a transaction. Returns its number.
@@ -143,11 +143,11 @@ impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
             return Err(Refused::TooManyKeys);
         }
         self.named[usize::from(tx)] += 1;
-        let of = self.entry_index(tx, entry);
-        let at = of as usize * self.max_key as usize;
-        self.keys[at..at + key.len()].copy_from_slice(key);
-        self.entries[of as usize] = state;
-        Ok(of)
+        let entry_index = self.entry_index(tx, entry);
+        let offset = entry_index as usize * self.max_key as usize;
+        self.keys[offset..offset + key.len()].copy_from_slice(key);
+        self.entries[entry_index as usize] = state;
+        Ok(entry_index)
     }
 }
 
@@ -170,9 +170,9 @@ mod tests {
         let one = window.begin(()).expect("the first");
         let two = window.begin(()).expect("the second");
         assert_eq!(window.begin(()), Err(Refused::WindowFull));
-        let of = window.add(two.0, b"ab", Key(2)).expect("a key");
-        assert_eq!((window.find(two, b"ab"), window.find(one, b"ab")), (Some(of), None));
-        assert_eq!(window.id_of(of), (two, EntryId(0)));
+        let entry_index = window.add(two.0, b"ab", Key(2)).expect("a key");
+        assert_eq!((window.find(two, b"ab"), window.find(one, b"ab")), (Some(entry_index), None));
+        assert_eq!(window.id_of(entry_index), (two, EntryId(0)));
         window.add(two.0, b"abc", Key(3)).expect("another");
         assert_eq!(window.add(two.0, b"c", Key(1)), Err(Refused::TooManyKeys));
         window.end(two.0);

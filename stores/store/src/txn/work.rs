@@ -46,8 +46,8 @@ const WORKS: [Work; 12] = [
 ];
 
 /// Returns the id for a purpose and a transaction or key.
-pub fn id(work: Work, of: u32) -> u64 {
-    (work as u64) << 40 | u64::from(of)
+pub fn id(work: Work, number: u32) -> u64 {
+    (work as u64) << 40 | u64::from(number)
 }
 
 /// Decodes an id. Returns `None` if the purpose is unknown.

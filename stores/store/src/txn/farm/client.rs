@@ -167,10 +167,10 @@ impl Client {
     }
 
     fn keep(&self, tx: Tx, entry: EntryId, key: &[u8], value: &[u8]) {
-        let of = self.window.entry_index(tx.0, entry.0);
-        let at = self.config.outgoing_at(of, self.max_pair) + LOG_FRONT + FRONT;
-        self.arena.write(at, key);
-        self.arena.write(at + key.len(), value);
+        let entry_index = self.window.entry_index(tx.0, entry.0);
+        let offset = self.config.outgoing_at(entry_index, self.max_pair) + LOG_FRONT + FRONT;
+        self.arena.write(offset, key);
+        self.arena.write(offset + key.len(), value);
     }
 
     /// Finds a key among those of a transaction, or adds it and starts its lookup.
@@ -186,11 +186,11 @@ impl Client {
             return Err(Refused::NotOpen);
         }
         let known = self.window.find(tx, key);
-        let of = match known {
-            Some(of) => of,
+        let entry_index = match known {
+            Some(entry_index) => entry_index,
             None => self.add(tx.0, key)?,
         };
-        let entry = &mut self.window.entries[of as usize];
+        let entry = &mut self.window.entries[entry_index as usize];
         // The transaction had only written the key, so its value was not reported yet.
         let first = change.is_none() && !entry.reads;
         match change {
@@ -200,10 +200,11 @@ impl Client {
         }
         if known.is_none() || first && matches!(entry.step, Step::Found | Step::NoSlot) {
             (entry.further, entry.object) = (0, None);
-            self.set_out(tx.0, of, Step::Looking);
-            self.post_search(of, connections).inspect_err(|broken| self.window.broken = Some(*broken))?;
+            self.set_out(tx.0, entry_index, Step::Looking);
+            self.post_search(entry_index, connections)
+                .inspect_err(|broken| self.window.broken = Some(*broken))?;
         }
-        Ok(self.window.id_of(of).1)
+        Ok(self.window.id_of(entry_index).1)
     }
 
     fn add(&mut self, tx: u16, key: &[u8]) -> Result<u32, Refused> {
@@ -220,10 +221,10 @@ impl Client {
     }
 
     /// Copies the value of a record from the arena.
-    fn copied(&mut self, of: u32, record: usize, len: u32) -> &[u8] {
-        let at = record + FRONT + self.window.entries[of as usize].key_len as usize;
+    fn copied(&mut self, entry_index: u32, record: usize, len: u32) -> &[u8] {
+        let offset = record + FRONT + self.window.entries[entry_index as usize].key_len as usize;
         let value = &mut self.scratch[..len as usize];
-        self.arena.read(at, value);
+        self.arena.read(offset, value);
         value
     }
 
@@ -244,81 +245,91 @@ impl Client {
         }
         if completion.kind == CompletionKind::Receive {
             self.post_receive(shard, connections)?;
-            let (reply, of) = completion.imm.and_then(Reply::parse).ok_or(Broken::Protocol)?;
-            let tx = self.arrived(of)?;
-            return self.answered(tx, of, reply, connections);
+            let (reply, entry_index) = completion.imm.and_then(Reply::parse).ok_or(Broken::Protocol)?;
+            let tx = self.arrived(entry_index)?;
+            return self.answered(tx, entry_index, reply, connections);
         }
-        let (work, of) = parse_id(completion.id).ok_or(Broken::Protocol)?;
-        let tx = self.arrived(of)?;
+        let (work, entry_index) = parse_id(completion.id).ok_or(Broken::Protocol)?;
+        let tx = self.arrived(entry_index)?;
         if let (Work::Search | Work::Look, Phase::Dropping(_)) =
             (work, self.window.transactions[usize::from(tx)].phase)
         {
             return Ok(self.drop_if_quiet(tx));
         }
         match work {
-            Work::Search => self.searched(tx, of, connections),
-            Work::Look => self.landed(tx, of, connections),
-            Work::Validate => self.validated(tx, of, connections),
+            Work::Search => self.searched(tx, entry_index, connections),
+            Work::Look => self.landed(tx, entry_index, connections),
+            Work::Validate => self.validated(tx, entry_index, connections),
             Work::Call => Err(Broken::Protocol),
         }
     }
 
     /// Notes that an operation on a key has completed. Returns the key's transaction.
-    fn arrived(&mut self, of: u32) -> Result<u16, Broken> {
-        let tx = (of / self.config.max_keys) as u16;
+    fn arrived(&mut self, entry_index: u32) -> Result<u16, Broken> {
+        let tx = (entry_index / self.config.max_keys) as u16;
         let transaction = self.window.transactions.get_mut(usize::from(tx)).ok_or(Broken::Protocol)?;
         transaction.under_way = transaction.under_way.checked_sub(1).ok_or(Broken::Protocol)?;
         let trips = &mut transaction.trips;
-        *trips = (*trips).max(self.window.entries[of as usize].since + 1);
+        *trips = (*trips).max(self.window.entries[entry_index as usize].since + 1);
         Ok(tx)
     }
 
     /// Notes that an operation on a key begins after all that its transaction has done. It brings one
     /// completion.
-    pub(super) fn set_out(&mut self, tx: u16, of: u32, step: Step) {
+    pub(super) fn set_out(&mut self, tx: u16, entry_index: u32, step: Step) {
         let transaction = &mut self.window.transactions[usize::from(tx)];
         transaction.under_way += 1;
-        let entry = &mut self.window.entries[of as usize];
+        let entry = &mut self.window.entries[entry_index as usize];
         (entry.step, entry.since) = (step, transaction.trips);
     }
 
     /// Notes that another READ of a key follows the previous one.
-    fn proceed(&mut self, tx: u16, of: u32) {
+    fn proceed(&mut self, tx: u16, entry_index: u32) {
         self.window.transactions[usize::from(tx)].under_way += 1;
-        self.window.entries[of as usize].since += 1;
+        self.window.entries[entry_index as usize].since += 1;
     }
 
     /// Processes words of the index.
-    fn searched(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
+    fn searched(
+        &mut self,
+        tx: u16,
+        entry_index: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         let mut near = [0; NEAR as usize * 8];
-        self.arena.read(self.config.landing_at(of, self.max_pair), &mut near);
-        let entry = &mut self.window.entries[of as usize];
+        self.arena.read(self.config.landing_at(entry_index, self.max_pair), &mut near);
+        let entry = &mut self.window.entries[entry_index as usize];
         let reach = self.grants[usize::from(entry.shard)].reach;
         for word in near.chunks_exact(8).map(|word| u64_at(word, 0)) {
             if entry.further == reach {
                 break;
             }
             if word == 0 {
-                return self.missed(tx, of, Step::Found, connections);
+                return self.missed(tx, entry_index, Step::Found, connections);
             }
             if let Some(object) = object_of(word, entry.hash) {
                 entry.object = Some(object);
-                self.look(tx, of, object, connections)?;
+                self.look(tx, entry_index, object, connections)?;
                 return Ok(News::Nothing);
             }
             entry.further += 1;
         }
-        self.look_further(tx, of, connections)
+        self.look_further(tx, entry_index, connections)
     }
 
     /// Reads the next words of the index. At the maximum distance, the key is absent.
-    fn look_further(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
-        let entry = &self.window.entries[of as usize];
+    fn look_further(
+        &mut self,
+        tx: u16,
+        entry_index: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
+        let entry = &self.window.entries[entry_index as usize];
         if entry.further >= self.grants[usize::from(entry.shard)].reach {
-            return self.missed(tx, of, Step::NoSlot, connections);
+            return self.missed(tx, entry_index, Step::NoSlot, connections);
         }
-        self.proceed(tx, of);
-        self.post_search(of, connections)?;
+        self.proceed(tx, entry_index);
+        self.post_search(entry_index, connections)?;
         Ok(News::Nothing)
     }
 
@@ -326,64 +337,76 @@ impl Client {
     fn missed(
         &mut self,
         tx: u16,
-        of: u32,
+        entry_index: u32,
         step: Step,
         connections: &mut impl Connections,
     ) -> Result<News, Broken> {
-        let entry = &mut self.window.entries[of as usize];
+        let entry = &mut self.window.entries[entry_index as usize];
         (entry.step, entry.object, entry.version, entry.value_len) = (step, None, 0, None);
-        self.found(tx, of, connections)
+        self.found(tx, entry_index, connections)
     }
 
     fn look(
         &mut self,
         tx: u16,
-        of: u32,
+        entry_index: u32,
         object: u64,
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
-        self.proceed(tx, of);
-        self.post_look(of, object, connections)
+        self.proceed(tx, entry_index);
+        self.post_look(entry_index, object, connections)
     }
 
     /// Processes an object that was read.
-    fn landed(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
-        let max_pair = self.grants[usize::from(self.window.entries[of as usize].shard)].max_pair;
+    fn landed(
+        &mut self,
+        tx: u16,
+        entry_index: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
+        let max_pair = self.grants[usize::from(self.window.entries[entry_index as usize].shard)].max_pair;
         let bytes = &mut self.scratch[..WORD + record_len(max_pair)];
-        self.arena.read(self.config.landing_at(of, self.max_pair), bytes);
+        self.arena.read(self.config.landing_at(entry_index, self.max_pair), bytes);
         let word = Word::parse(u64_at(bytes, 0));
         // If the word and the record have the same version, both belong to one state of the object.
         let record = Record::unseal(&bytes[WORD..]);
         let whole = record.filter(|record| word.holder == 0 && record.version == word.version);
         let Some(record) = whole else {
-            let entry = &mut self.window.entries[of as usize];
+            let entry = &mut self.window.entries[entry_index as usize];
             entry.looks += 1;
             let Some(object) = entry.object.filter(|_| entry.looks <= self.config.patience) else {
                 return Ok(self.fail(tx, Outcome::Aborted));
             };
-            self.look(tx, of, object, connections)?;
+            self.look(tx, entry_index, object, connections)?;
             return Ok(News::Nothing);
         };
         let key = &self.scratch[WORD + FRONT..][..record.key_len as usize];
-        if *key != *self.window.key(of) {
+        if *key != *self.window.key(entry_index) {
             // The object belongs to another key with the same half of the hash.
-            let entry = &mut self.window.entries[of as usize];
+            let entry = &mut self.window.entries[entry_index as usize];
             (entry.further, entry.looks, entry.object) = (entry.further + 1, 0, None);
-            return self.look_further(tx, of, connections);
+            return self.look_further(tx, entry_index, connections);
         }
         if record.value_len.is_some_and(|len| len > self.config.max_value) {
             return Ok(self.fail(tx, Outcome::TooLong));
         }
-        let entry = &mut self.window.entries[of as usize];
+        let entry = &mut self.window.entries[entry_index as usize];
         (entry.version, entry.value_len, entry.step) = (word.version, record.value_len, Step::Found);
-        self.found(tx, of, connections)
+        self.found(tx, entry_index, connections)
     }
 
     /// Continues a transaction after the lookup of a key has ended.
-    fn found(&mut self, tx: u16, of: u32, connections: &mut impl Connections) -> Result<News, Broken> {
+    fn found(
+        &mut self,
+        tx: u16,
+        entry_index: u32,
+        connections: &mut impl Connections,
+    ) -> Result<News, Broken> {
         match self.window.transactions[usize::from(tx)].phase {
             Phase::Closing => self.advance(tx, connections),
-            Phase::Open if std::mem::take(&mut self.window.entries[of as usize].asked) => Ok(News::Read(of)),
+            Phase::Open if std::mem::take(&mut self.window.entries[entry_index as usize].asked) => {
+                Ok(News::Read(entry_index))
+            }
             _ => Ok(News::Nothing),
         }
     }
@@ -452,15 +475,17 @@ impl Machine for Client {
         if !self.window.has(tx, entry) {
             return None;
         }
-        let of = self.window.entry_index(tx.0, entry.0);
-        let Entry { change, reads, asked, value_len, .. } = self.window.entries[of as usize];
-        let (at, len) = match change {
-            Some(Change::Value(len)) => (self.config.outgoing_at(of, self.max_pair) + LOG_FRONT, Some(len)),
+        let entry_index = self.window.entry_index(tx.0, entry.0);
+        let Entry { change, reads, asked, value_len, .. } = self.window.entries[entry_index as usize];
+        let (record, len) = match change {
+            Some(Change::Value(len)) => {
+                (self.config.outgoing_at(entry_index, self.max_pair) + LOG_FRONT, Some(len))
+            }
             Some(Change::Absent) => (0, None),
             None if !reads || asked => return None,
-            None => (self.config.landing_at(of, self.max_pair) + WORD, value_len),
+            None => (self.config.landing_at(entry_index, self.max_pair) + WORD, value_len),
         };
-        Some(Known::new(len.map(|len| self.copied(of, at, len))))
+        Some(Known::new(len.map(|len| self.copied(entry_index, record, len))))
     }
 
     fn commit(
@@ -500,10 +525,12 @@ impl Machine for Client {
             .take(shard, completion, connections)
             .inspect_err(|broken| self.window.broken = Some(*broken))?;
         self.window.checked(|transaction| transaction.phase == Phase::Idle);
-        let News::Read(of) = news else { return Ok(self.end_of(news)) };
-        let (tx, entry) = self.window.id_of(of);
-        let at = self.config.landing_at(of, self.max_pair) + WORD;
-        let value = self.window.entries[of as usize].value_len.map(|len| self.copied(of, at, len));
+        let News::Read(entry_index) = news else { return Ok(self.end_of(news)) };
+        let (tx, entry) = self.window.id_of(entry_index);
+        let record = self.config.landing_at(entry_index, self.max_pair) + WORD;
+        let value = self.window.entries[entry_index as usize]
+            .value_len
+            .map(|len| self.copied(entry_index, record, len));
         Ok(Some(Event::Read { tx, entry, value }))
     }
 

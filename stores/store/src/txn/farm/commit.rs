@@ -13,8 +13,8 @@ impl Client {
     pub(super) fn advance(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         let mut writes = 0;
         let mut reads = 0;
-        for of in self.window.entries_of(tx) {
-            let entry = &self.window.entries[of as usize];
+        for entry_index in self.window.entries_of(tx) {
+            let entry = &self.window.entries[entry_index as usize];
             match entry.step {
                 Step::Found if entry.change.is_some() => writes += 1,
                 Step::Found => reads += 1,
@@ -39,18 +39,18 @@ impl Client {
 
     fn lock_all(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         self.window.transactions[usize::from(tx)].phase = Phase::Locking;
-        for of in self.window.entries_of(tx) {
-            if self.window.entries[of as usize].change.is_some() {
-                let len = self.compose(tx, of);
-                self.set_out(tx, of, Step::Waiting);
-                self.post_lock(of, len, connections)?;
+        for entry_index in self.window.entries_of(tx) {
+            if self.window.entries[entry_index as usize].change.is_some() {
+                let len = self.compose(tx, entry_index);
+                self.set_out(tx, entry_index, Step::Waiting);
+                self.post_lock(entry_index, len, connections)?;
             }
         }
         Ok(News::Nothing)
     }
 
-    fn record(&self, of: u32) -> Record {
-        let entry = &self.window.entries[of as usize];
+    fn record(&self, entry_index: u32) -> Record {
+        let entry = &self.window.entries[entry_index as usize];
         let value_len = match entry.change {
             Some(Change::Value(len)) => Some(len),
             _ => None,
@@ -60,18 +60,18 @@ impl Client {
 
     /// Composes a key's log entry in the arena, around the value that was written there. Returns the length
     /// of its record.
-    fn compose(&mut self, tx: u16, of: u32) -> usize {
-        let record = self.record(of);
-        let at = self.config.outgoing_at(of, self.max_pair);
+    fn compose(&mut self, tx: u16, entry_index: u32) -> usize {
+        let record = self.record(entry_index);
+        let offset = self.config.outgoing_at(entry_index, self.max_pair);
         let bytes = &mut self.scratch[..record.len()];
-        self.arena.read(at + LOG_FRONT, bytes);
+        self.arena.read(offset + LOG_FRONT, bytes);
         let len = record.seal(bytes);
-        self.arena.write(at, &self.window.transactions[usize::from(tx)].number.to_le_bytes());
-        let object = self.window.entries[of as usize].object.unwrap_or(NONE);
-        self.arena.write(at + 8, &object.to_le_bytes());
+        self.arena.write(offset, &self.window.transactions[usize::from(tx)].number.to_le_bytes());
+        let object = self.window.entries[entry_index as usize].object.unwrap_or(NONE);
+        self.arena.write(offset + 8, &object.to_le_bytes());
         let bytes = &self.scratch[..len];
-        self.arena.write(at + LOG_FRONT, &bytes[..FRONT]);
-        self.arena.write(at + LOG_FRONT + len - 8, &bytes[len - 8..]);
+        self.arena.write(offset + LOG_FRONT, &bytes[..FRONT]);
+        self.arena.write(offset + LOG_FRONT + len - 8, &bytes[len - 8..]);
         len
     }
 
@@ -79,7 +79,7 @@ impl Client {
     pub(super) fn answered(
         &mut self,
         tx: u16,
-        of: u32,
+        entry_index: u32,
         reply: Reply,
         connections: &mut impl Connections,
     ) -> Result<News, Broken> {
@@ -88,39 +88,42 @@ impl Client {
             Reply::Changed => Step::Refused,
             Reply::Full => Step::Full,
         };
-        self.next(tx, of, step, connections)
+        self.next(tx, entry_index, step, connections)
     }
 
     /// Processes the word of a key that was only read.
     pub(super) fn validated(
         &mut self,
         tx: u16,
-        of: u32,
+        entry_index: u32,
         connections: &mut impl Connections,
     ) -> Result<News, Broken> {
         let mut word = [0; WORD];
-        self.arena.read(self.config.entry_at(of, self.max_pair), &mut word);
-        let entry = &self.window.entries[of as usize];
+        self.arena.read(self.config.entry_at(entry_index, self.max_pair), &mut word);
+        let entry = &self.window.entries[entry_index as usize];
         // The key is still absent if the index word that a new object would use is still empty.
         let wanted = entry.object.map_or(0, |_| Word::free(entry.version).pack());
         let step = if u64::from_le_bytes(word) == wanted { Step::Found } else { Step::Refused };
-        self.next(tx, of, step, connections)
+        self.next(tx, entry_index, step, connections)
     }
 
     /// Starts the next round when all answers of a round have arrived.
     fn next(
         &mut self,
         tx: u16,
-        of: u32,
+        entry_index: u32,
         step: Step,
         connections: &mut impl Connections,
     ) -> Result<News, Broken> {
-        self.window.entries[of as usize].step = step;
+        self.window.entries[entry_index as usize].step = step;
         if self.window.transactions[usize::from(tx)].under_way > 0 {
             return Ok(News::Nothing);
         }
-        let any =
-            |step: Step| self.window.entries_of(tx).any(|of| self.window.entries[of as usize].step == step);
+        let any = |step: Step| {
+            self.window
+                .entries_of(tx)
+                .any(|entry_index| self.window.entries[entry_index as usize].step == step)
+        };
         let full = any(Step::Full);
         let refused = any(Step::Refused);
         match self.window.transactions[usize::from(tx)].phase {
@@ -138,11 +141,11 @@ impl Client {
     /// by its own lock.
     fn validate(&mut self, tx: u16, connections: &mut impl Connections) -> Result<News, Broken> {
         self.window.transactions[usize::from(tx)].phase = Phase::Validating;
-        for of in self.window.entries_of(tx) {
-            let read = self.window.entries[of as usize].step == Step::Found;
+        for entry_index in self.window.entries_of(tx) {
+            let read = self.window.entries[entry_index as usize].step == Step::Found;
             if read && self.config.rules != Rules::ReadsUnchecked {
-                self.set_out(tx, of, Step::Waiting);
-                self.post_validate(of, connections)?;
+                self.set_out(tx, entry_index, Step::Waiting);
+                self.post_validate(entry_index, connections)?;
             }
         }
         match self.window.transactions[usize::from(tx)].under_way {
@@ -176,10 +179,12 @@ impl Client {
         connections: &mut impl Connections,
     ) -> Result<News, Broken> {
         self.window.transactions[usize::from(tx)].phase = phase;
-        for of in self.window.entries_of(tx) {
-            if self.window.entries[of as usize].step == Step::Locked && self.is_first_there(tx, of) {
-                self.set_out(tx, of, Step::Locked);
-                self.post_end(of, ask, connections)?;
+        for entry_index in self.window.entries_of(tx) {
+            if self.window.entries[entry_index as usize].step == Step::Locked
+                && self.is_first_there(tx, entry_index)
+            {
+                self.set_out(tx, entry_index, Step::Locked);
+                self.post_end(entry_index, ask, connections)?;
             }
         }
         match self.window.transactions[usize::from(tx)].under_way {
@@ -189,12 +194,12 @@ impl Client {
     }
 
     /// Returns true if the key is the first that the transaction has locked at its shard.
-    fn is_first_there(&self, tx: u16, of: u32) -> bool {
-        let shard = self.window.entries[of as usize].shard;
+    fn is_first_there(&self, tx: u16, entry_index: u32) -> bool {
+        let shard = self.window.entries[entry_index as usize].shard;
         let is_there = |other: &u32| {
             let other = &self.window.entries[*other as usize];
             other.step == Step::Locked && other.shard == shard
         };
-        self.window.entries_of(tx).find(is_there) == Some(of)
+        self.window.entries_of(tx).find(is_there) == Some(entry_index)
     }
 }

@@ -93,13 +93,13 @@ impl Shard {
             object if object < self.config.keys => object,
             _ => return Err(Broken::Protocol),
         };
-        let at = self.config.object_at(object);
-        let word = Word::parse(self.word(at));
+        let offset = self.config.object_at(object);
+        let word = Word::parse(self.word(offset));
         if word.holder != 0 || next(word.version) != record.version {
             return Ok(Reply::Changed);
         }
         self.set(log + 8, object);
-        self.set(at, Word::locked(word.version, holder, entry).pack());
+        self.set(offset, Word::locked(word.version, holder, entry).pack());
         let (place, key) = self.place(holder, entry);
         self.locks[place] |= 1 << key;
         Ok(Reply::Done)
@@ -148,8 +148,8 @@ impl Shard {
         if object >= self.config.keys {
             return;
         }
-        let at = self.config.object_at(object);
-        let word = Word::parse(self.word(at));
+        let offset = self.config.object_at(object);
+        let word = Word::parse(self.word(offset));
         if (word.holder, word.entry) != (holder, entry) {
             return;
         }
@@ -158,7 +158,7 @@ impl Shard {
             self.install(log + LOG_FRONT, object);
             version = next(version);
         }
-        self.set(at, Word::free(version).pack());
+        self.set(offset, Word::free(version).pack());
     }
 
     /// Copies the record of a log entry to an object.

@@ -141,18 +141,18 @@ impl Shard {
         (0..self.config.entries()).for_each(|entry| self.set(self.config.log_at(holder, entry), 0));
     }
 
-    pub(super) fn word(&self, at: usize) -> u64 {
-        self.memory.bytes.word(at).expect("an aligned word of the table").load(Ordering::Acquire)
+    pub(super) fn word(&self, offset: usize) -> u64 {
+        self.memory.bytes.word(offset).expect("an aligned word of the table").load(Ordering::Acquire)
     }
 
-    pub(super) fn set(&self, at: usize, word: u64) {
-        self.memory.bytes.word(at).expect("an aligned word of the table").store(word, Ordering::Release);
+    pub(super) fn set(&self, offset: usize, word: u64) {
+        self.memory.bytes.word(offset).expect("an aligned word of the table").store(word, Ordering::Release);
     }
 
     /// Returns the record of an object or log entry at this offset, or `None` if its checksum is wrong.
-    pub(super) fn record(&self, at: usize) -> Option<(Record, Vec<u8>)> {
+    pub(super) fn record(&self, offset: usize) -> Option<(Record, Vec<u8>)> {
         let mut bytes = vec![0; record_len(self.config.max_pair)];
-        self.memory.read(at, &mut bytes);
+        self.memory.read(offset, &mut bytes);
         let record = Record::unseal(&bytes)?;
         bytes.truncate(record.len());
         Some((record, bytes))
@@ -162,8 +162,8 @@ impl Shard {
         self.memory.write(self.config.object_at(object) + WORD, record);
     }
 
-    pub(super) fn bytes(&self, at: usize, out: &mut [u8]) {
-        self.memory.read(at, out);
+    pub(super) fn bytes(&self, offset: usize, out: &mut [u8]) {
+        self.memory.read(offset, out);
     }
 
     /// Returns the object of a key. If the key has none, returns the offset of a free index word for it, or
@@ -172,9 +172,9 @@ impl Shard {
         let hash = hash_of(key);
         let home = reduce(hash, self.config.homes);
         for further in 0..u64::from(self.config.reach) {
-            let at = self.config.index_at(home + further);
-            match self.word(at) {
-                0 => return Err(Some(at)),
+            let offset = self.config.index_at(home + further);
+            match self.word(offset) {
+                0 => return Err(Some(offset)),
                 word => match object_of(word, hash) {
                     Some(object) if self.has_key(object, key) => return Ok(object),
                     _ => {}
@@ -185,13 +185,13 @@ impl Shard {
     }
 
     fn has_key(&self, object: u64, key: &[u8]) -> bool {
-        let at = self.config.object_at(object) + WORD;
+        let offset = self.config.object_at(object) + WORD;
         let mut front = [0; FRONT];
-        self.memory.read(at, &mut front);
+        self.memory.read(offset, &mut front);
         let mut there = [0; 64];
         Record::front(&front).key_len as usize == key.len()
             && key.chunks(there.len()).enumerate().all(|(number, part)| {
-                self.memory.read(at + FRONT + number * 64, &mut there[..part.len()]);
+                self.memory.read(offset + FRONT + number * 64, &mut there[..part.len()]);
                 there[..part.len()] == *part
             })
     }

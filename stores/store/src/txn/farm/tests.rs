@@ -129,7 +129,7 @@ impl Net {
     }
 
     fn of(config: ShardConfig, shards: u64) -> Net {
-        let memory = |at| block((at + 1) << 32, 7, config.table_len());
+        let memory = |index| block((index + 1) << 32, 7, config.table_len());
         let memories: Vec<Registered> = (0..shards).map(memory).collect();
         let shards = memories.iter().map(|memory| Shard::open(config, memory).unwrap()).collect();
         Net { memories, shards }
@@ -160,10 +160,10 @@ impl Net {
                 peer.arena.write(local, &bytes);
                 None
             }
-            Operation::WriteImm(to, imm) => {
+            Operation::WriteImm(destination, imm) => {
                 peer.arena.read(local, &mut bytes);
                 let len = if how == How::Half { bytes.len() / 2 } else { bytes.len() };
-                memory.write((to.addr - memory.addr) as usize, &bytes[..len]);
+                memory.write((destination.addr - memory.addr) as usize, &bytes[..len]);
                 Some((CompletionKind::ReceiveWriteImm, imm))
             }
             Operation::SendImm(imm) => Some((CompletionKind::Receive, imm)),
@@ -441,12 +441,12 @@ fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
             assert!(net.shards.iter().all(|shard| shard.locked() == 0 && shard.names().count() == 0));
             let mut other = net.join(2);
             let tx = other.client.begin().unwrap();
-            let found = keys.map(|key| net.read(&mut other, tx, key).expect("a value"));
+            let values = keys.map(|key| net.read(&mut other, tx, key).expect("a value"));
             assert!(
-                found.iter().all(|value| *value == found[0]),
+                values.iter().all(|value| *value == values[0]),
                 "half of it: {first} {second} {how:?} {order:?}"
             );
-            let new = found[0] == b"new value";
+            let new = values[0] == b"new value";
             assert!(outcome.is_none() || new, "the client has reported a commit");
             assert_eq!(net.put(&mut other, &keys, b"next").0, committed(), "nothing is blocked");
             happened += u32::from(new);

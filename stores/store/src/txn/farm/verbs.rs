@@ -10,23 +10,23 @@ use super::work::{Work, id};
 use crate::{Broken, Connections, Post};
 
 impl Client {
-    fn grant(&self, of: u32) -> &Grant {
-        &self.grants[usize::from(self.window.entries[of as usize].shard)]
+    fn grant(&self, entry_index: u32) -> &Grant {
+        &self.grants[usize::from(self.window.entries[entry_index as usize].shard)]
     }
 
     fn post(
         &self,
         work: Work,
-        of: u32,
+        entry_index: u32,
         operation: Operation,
         sges: &[Sge],
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let flags = Flags { signaled: work != Work::Call, ..Flags::default() };
         let payload = Payload::Sges(sges);
-        let shard = self.window.entries[of as usize].shard.into();
+        let shard = self.window.entries[entry_index as usize].shard.into();
         Ok(connections.endpoint(shard).post_send(&WorkRequest {
-            id: id(work, of),
+            id: id(work, entry_index),
             operation,
             payload,
             flags,
@@ -34,62 +34,83 @@ impl Client {
     }
 
     /// Returns the index word at which a key's lookup continues.
-    fn index_word(&self, of: u32) -> Remote {
-        let entry = &self.window.entries[of as usize];
-        self.grant(of).index_at(entry.home + u64::from(entry.further))
+    fn index_word(&self, entry_index: u32) -> Remote {
+        let entry = &self.window.entries[entry_index as usize];
+        self.grant(entry_index).index_at(entry.home + u64::from(entry.further))
     }
 
     /// Posts a READ of the next index words.
-    pub(super) fn post_search(&self, of: u32, connections: &mut impl Connections) -> Result<(), Broken> {
-        let into = self.arena.sge(self.config.landing_at(of, self.max_pair), NEAR as usize * 8);
-        self.post(Work::Search, of, Operation::Read(self.index_word(of)), &[into], connections)
+    pub(super) fn post_search(
+        &self,
+        entry_index: u32,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
+        let into = self.arena.sge(self.config.landing_at(entry_index, self.max_pair), NEAR as usize * 8);
+        self.post(
+            Work::Search,
+            entry_index,
+            Operation::Read(self.index_word(entry_index)),
+            &[into],
+            connections,
+        )
     }
 
     /// Posts a READ of the object to which the index points.
     pub(super) fn post_look(
         &self,
-        of: u32,
+        entry_index: u32,
         object: u64,
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
-        let grant = self.grant(of);
-        let into =
-            self.arena.sge(self.config.landing_at(of, self.max_pair), WORD + record_len(grant.max_pair));
+        let grant = self.grant(entry_index);
+        let into = self
+            .arena
+            .sge(self.config.landing_at(entry_index, self.max_pair), WORD + record_len(grant.max_pair));
         let from = grant.object_at(object);
-        self.post(Work::Look, of, Operation::Read(from), &[into], connections)
+        self.post(Work::Look, entry_index, Operation::Read(from), &[into], connections)
     }
 
     /// Posts a READ of the word that shows whether a key has changed: the first word of its object, or the
     /// index word that would point to it.
-    pub(super) fn post_validate(&self, of: u32, connections: &mut impl Connections) -> Result<(), Broken> {
-        let from = match self.window.entries[of as usize].object {
-            Some(object) => self.grant(of).object_at(object),
-            None => self.index_word(of),
+    pub(super) fn post_validate(
+        &self,
+        entry_index: u32,
+        connections: &mut impl Connections,
+    ) -> Result<(), Broken> {
+        let from = match self.window.entries[entry_index as usize].object {
+            Some(object) => self.grant(entry_index).object_at(object),
+            None => self.index_word(entry_index),
         };
-        let into = self.arena.sge(self.config.entry_at(of, self.max_pair), WORD);
-        self.post(Work::Validate, of, Operation::Read(from), &[into], connections)
+        let into = self.arena.sge(self.config.entry_at(entry_index, self.max_pair), WORD);
+        self.post(Work::Validate, entry_index, Operation::Read(from), &[into], connections)
     }
 
     /// Posts the WRITE of a log entry, with the request to lock its key.
     pub(super) fn post_lock(
         &self,
-        of: u32,
+        entry_index: u32,
         len: usize,
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
-        let log = self.grant(of).log_at(of);
-        let bytes = self.arena.sge(self.config.outgoing_at(of, self.max_pair), LOG_FRONT + len);
-        self.post(Work::Call, of, Operation::WriteImm(log, Ask::Lock.pack(of)), &[bytes], connections)
+        let log = self.grant(entry_index).log_at(entry_index);
+        let bytes = self.arena.sge(self.config.outgoing_at(entry_index, self.max_pair), LOG_FRONT + len);
+        self.post(
+            Work::Call,
+            entry_index,
+            Operation::WriteImm(log, Ask::Lock.pack(entry_index)),
+            &[bytes],
+            connections,
+        )
     }
 
     /// Posts the request to write or only unlock what a key's transaction has locked at its shard.
     pub(super) fn post_end(
         &self,
-        of: u32,
+        entry_index: u32,
         ask: Ask,
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
-        self.post(Work::Call, of, Operation::SendImm(ask.pack(of)), &[], connections)
+        self.post(Work::Call, entry_index, Operation::SendImm(ask.pack(entry_index)), &[], connections)
     }
 
     /// Posts a receive request without memory, because the answer to a call carries no bytes.

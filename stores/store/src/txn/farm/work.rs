@@ -18,8 +18,8 @@ pub enum Work {
 const WORKS: [Work; 4] = [Work::Search, Work::Look, Work::Validate, Work::Call];
 
 /// Returns the id for a purpose and a key.
-pub fn id(work: Work, of: u32) -> u64 {
-    (work as u64) << 40 | u64::from(of)
+pub fn id(work: Work, entry_index: u32) -> u64 {
+    (work as u64) << 40 | u64::from(entry_index)
 }
 
 /// Decodes an id. Returns `None` if the purpose is unknown.

@@ -233,8 +233,8 @@ impl<S: Reachable> Net<S> {
                 let (addr, bound) = pointer(server, link, from);
                 let len = bound.min((*len).into()) as usize;
                 if addr >= SCRATCH {
-                    let at = (addr - SCRATCH) as usize;
-                    return (Verdict::Done, link.scratch[at..at + len].to_vec());
+                    let offset = (addr - SCRATCH) as usize;
+                    return (Verdict::Done, link.scratch[offset..offset + len].to_vec());
                 }
                 (Verdict::Done, server.load(addr, len))
             }
@@ -245,7 +245,7 @@ impl<S: Reachable> Net<S> {
                     Err((from, len)) => link.scratch[(*from - SCRATCH) as usize..][..*len as usize].to_vec(),
                 };
                 match addr.checked_sub(SCRATCH) {
-                    Some(at) => link.scratch[at as usize..][..bytes.len()].copy_from_slice(&bytes),
+                    Some(offset) => link.scratch[offset as usize..][..bytes.len()].copy_from_slice(&bytes),
                     None => server.store(addr, &bytes),
                 }
                 (Verdict::Done, Vec::new())
@@ -275,16 +275,16 @@ impl<S: Reachable> Net<S> {
 fn swap<S: Reachable>(
     server: &Server<S>,
     link: &Link,
-    at: &Address,
+    target: &Address,
     operands: &Operands,
 ) -> (Verdict, Vec<u8>) {
     let size = usize::from(operands.size);
-    if at.remote.addr >= SCRATCH {
+    if target.remote.addr >= SCRATCH {
         assert_eq!(operands.swap_mask, [0; 4], "its own scratch memory is only looked at");
         return (Verdict::Done, link.scratch[..size].to_vec());
     }
-    assert!(!at.indirect && at.remote.addr.is_multiple_of(size as u64), "aligned to its size");
-    let old = server.number(at.remote.addr, size);
+    assert!(!target.indirect && target.remote.addr.is_multiple_of(size as u64), "aligned to its size");
+    let old = server.number(target.remote.addr, size);
     let load = |operand: &Operand| match operand {
         Operand::Immediate(number) => *number,
         Operand::At(addr) => {
@@ -299,7 +299,7 @@ fn swap<S: Reachable>(
         let mask = operands.swap_mask;
         for word in 0..size / 8 {
             let value = old[word] & !mask[word] | new[word] & mask[word];
-            server.store(at.remote.addr + 8 * word as u64, &value.to_le_bytes());
+            server.store(target.remote.addr + 8 * word as u64, &value.to_le_bytes());
         }
     }
     let bytes = old[..size / 8].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -367,7 +367,9 @@ impl<S: Reachable> Post for Endpoint<'_, S> {
     fn post_send(&mut self, request: &remora_nic::WorkRequest<'_>) -> Result<(), PostError> {
         let bytes = self.gather(request.payload);
         let op = match request.operation {
-            remora_nic::Operation::Write(to) => Op::Write { to: Address::direct(to), data: Ok(bytes) },
+            remora_nic::Operation::Write(destination) => {
+                Op::Write { to: Address::direct(destination), data: Ok(bytes) }
+            }
             _ => Op::Message(bytes),
         };
         let id = request.id;

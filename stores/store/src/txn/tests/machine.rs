@@ -206,12 +206,12 @@ fn two_clients() -> (Net, Vec<Client>) {
 }
 
 /// Executes everything that a client has posted, and returns the outcome and round trips of its transaction.
-fn run(net: &mut Net, clients: &mut [Client], at: usize) -> Option<(Outcome, u32)> {
+fn run(net: &mut Net, clients: &mut [Client], client: usize) -> Option<(Outcome, u32)> {
     let mut ended = None;
-    while net.has_work(at, 0) {
-        net.step(at, 0);
-        while let Some(completion) = net.poll(at, 0) {
-            let event = clients[at].complete(0, &completion, &mut net.connections(at)).unwrap();
+    while net.has_work(client, 0) {
+        net.step(client, 0);
+        while let Some(completion) = net.poll(client, 0) {
+            let event = clients[client].complete(0, &completion, &mut net.connections(client)).unwrap();
             if let Some(Event::Ended { outcome, round_trips, .. }) = event {
                 ended = Some((outcome, round_trips));
             }
@@ -226,13 +226,13 @@ fn run(net: &mut Net, clients: &mut [Client], at: usize) -> Option<(Outcome, u32
 fn a_version_that_is_no_longer_the_latest_is_not_located() {
     let (mut net, mut clients) = two_clients();
     let [a, b] = keys_apart();
-    let change = |net: &mut Net, clients: &mut [Client], at: usize, keys: &[[u8; 1]]| {
-        let tx = clients[at].begin().unwrap();
+    let change = |net: &mut Net, clients: &mut [Client], client: usize, keys: &[[u8; 1]]| {
+        let tx = clients[client].begin().unwrap();
         for key in keys {
-            clients[at].write(tx, key, b"1", &mut net.connections(at)).unwrap();
+            clients[client].write(tx, key, b"1", &mut net.connections(client)).unwrap();
         }
-        assert_eq!(run(net, clients, at), None);
-        assert_eq!(clients[at].commit(tx, 5, &mut net.connections(at)).unwrap(), None);
+        assert_eq!(run(net, clients, client), None);
+        assert_eq!(clients[client].commit(tx, 5, &mut net.connections(client)).unwrap(), None);
     };
     change(&mut net, &mut clients, 0, &[a]);
     assert!(matches!(run(&mut net, &mut clients, 0), Some((Outcome::Committed(_), 2))));

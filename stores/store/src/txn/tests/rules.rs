@@ -24,10 +24,10 @@ fn world(clients: &[&[Plan]]) -> World {
 
 /// Asserts that the world is correct in every order, and returns the statistics of the search.
 fn holds(world: &World) -> Found {
-    let found = search(world);
-    println!("{:?}: {found:?}", world.clients);
-    assert_eq!(found.broken, None, "{world:?}");
-    found
+    let result = search(world);
+    println!("{:?}: {result:?}", world.clients);
+    assert_eq!(result.broken, None, "{world:?}");
+    result
 }
 
 /// Pairs of clock readings, in either order.
@@ -40,8 +40,8 @@ fn of_two_who_read_and_write_a_key_each_sees_the_other_or_aborts() {
             let plans = [plan(&[0], &[0], first), plan(&[0], &[0], second)];
             let mut world = world(&[&plans[..1], &plans[1..]]);
             world.config.one_step = one_step;
-            let found = holds(&world);
-            assert_eq!(found.committed.1, 2, "one after the other, both commit");
+            let result = holds(&world);
+            assert_eq!(result.committed.1, 2, "one after the other, both commit");
         }
     }
 }
@@ -111,8 +111,8 @@ fn a_version_that_was_written_alone_is_found_by_who_writes_two() {
         for other in [plan(&[], &[0, 1], second), plan(&[1], &[0], second)] {
             let mut mixed = World { deaths: true, shards: 1, ..world(&[&alone, &[other]]) };
             mixed.config.one_step = true;
-            let found = holds(&mixed);
-            assert_eq!(found.committed.1, 2, "one after the other, both commit");
+            let result = holds(&mixed);
+            assert_eq!(result.committed.1, 2, "one after the other, both commit");
         }
     }
 }
@@ -125,9 +125,9 @@ fn new_keys_that_meet_in_a_slot_keep_apart() {
         holds(&new);
         let mut one_step = new.clone();
         one_step.config.one_step = true;
-        let found = holds(&one_step);
+        let result = holds(&one_step);
         // With two slots, both keys need the same one.
-        assert!(slots == 3 || found.committed.0 > 0, "nobody stands in his own way");
+        assert!(slots == 3 || result.committed.0 > 0, "nobody stands in his own way");
         let both = [plan(&[], &[0, 1], 20), plan(&[0], &[1], 10)];
         holds(&World { clients: vec![both[..1].to_vec(), both[1..].to_vec()], deaths: true, ..new });
     }

@@ -107,15 +107,16 @@ impl Run {
     }
 
     /// Continues a client until it has to wait.
-    fn proceed(&mut self, at: usize) {
+    fn proceed(&mut self, index: usize) {
         loop {
-            let Program { client, plans, next, open, committing, .. } = &mut self.programs[at];
+            let Program { client, plans, next, open, committing, .. } = &mut self.programs[index];
             let Some(plan) = plans.get(*next).copied() else {
-                (0..self.net.servers.len())
-                    .for_each(|shard| client.return_buffers(shard, &mut self.net.connections(at)).unwrap());
+                (0..self.net.servers.len()).for_each(|shard| {
+                    client.return_buffers(shard, &mut self.net.connections(index)).unwrap()
+                });
                 return;
             };
-            let mut connections = self.net.connections(at);
+            let mut connections = self.net.connections(index);
             match open {
                 None => {
                     let Ok(tx) = client.begin() else { return };
@@ -123,17 +124,17 @@ impl Run {
                         plan.reads.iter().map(|key| client.read(tx, keys()[*key], &mut connections).unwrap());
                     let entries = reads.collect();
                     for key in plan.writes {
-                        let bytes = value(at, *next, *key).to_le_bytes();
+                        let bytes = value(index, *next, *key).to_le_bytes();
                         client.write(tx, keys()[*key], &bytes, &mut connections).unwrap();
                     }
                     *open = Some((tx, entries, Vec::new()));
                 }
-                Some((tx, entries, found)) if found.len() == entries.len() && !*committing => {
+                Some((tx, entries, values)) if values.len() == entries.len() && !*committing => {
                     *committing = true;
                     let tx = *tx;
                     let ended = client.commit(tx, plan.clock, &mut connections).unwrap();
                     if let Some(Event::Ended { outcome, .. }) = ended {
-                        self.ended(at, outcome);
+                        self.ended(index, outcome);
                     }
                 }
                 _ => return,
@@ -141,21 +142,21 @@ impl Run {
         }
     }
 
-    fn steps(&self, at: usize) -> Vec<Recorded> {
-        let program = &self.programs[at];
+    fn steps(&self, client: usize) -> Vec<Recorded> {
+        let program = &self.programs[client];
         let plan = program.plans[program.next];
-        let found = &program.open.as_ref().unwrap().2;
-        let reads = found.iter().map(|(key, value)| Recorded::Read { key: *key as u64, value: *value });
+        let values = &program.open.as_ref().unwrap().2;
+        let reads = values.iter().map(|(key, value)| Recorded::Read { key: *key as u64, value: *value });
         let writes = plan
             .writes
             .iter()
-            .map(|key| Recorded::Write { key: *key as u64, value: value(at, program.next, *key) });
+            .map(|key| Recorded::Write { key: *key as u64, value: value(client, program.next, *key) });
         reads.chain(writes).collect()
     }
 
     /// Records the outcome of a transaction, which may be unknown for ever.
-    fn record(&mut self, at: usize, outcome: Option<Outcome>) {
-        let steps = self.steps(at);
+    fn record(&mut self, client: usize, outcome: Option<Outcome>) {
+        let steps = self.steps(client);
         let number = self.recorded;
         self.recorded += 1;
         match outcome {
@@ -170,9 +171,9 @@ impl Run {
         }
     }
 
-    fn ended(&mut self, at: usize, outcome: Outcome) {
-        self.record(at, Some(outcome));
-        let program = &mut self.programs[at];
+    fn ended(&mut self, client: usize, outcome: Outcome) {
+        self.record(client, Some(outcome));
+        let program = &mut self.programs[client];
         (program.open, program.committing, program.next) = (None, false, program.next + 1);
     }
 
@@ -211,9 +212,9 @@ impl Run {
                         Some(Event::Read { entry, value, .. }) => {
                             let value = value.map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
                             let plan = program.plans[program.next];
-                            let (_, entries, found) = program.open.as_mut().unwrap();
-                            let at = entries.iter().position(|known| *known == entry).unwrap();
-                            found.push((plan.reads[at], value));
+                            let (_, entries, values) = program.open.as_mut().unwrap();
+                            let index = entries.iter().position(|known| *known == entry).unwrap();
+                            values.push((plan.reads[index], value));
                         }
                         Some(Event::Ended { outcome, .. }) => self.ended(client, outcome),
                         None => {}
@@ -277,7 +278,7 @@ pub struct Found {
 
 /// Searches all orders.
 pub fn search(world: &World) -> Found {
-    let mut found = Found { committed: (u32::MAX, 0), ..Found::default() };
+    let mut result = Found { committed: (u32::MAX, 0), ..Found::default() };
     let mut known = BTreeSet::new();
     let mut paths: Vec<Vec<Move>> = vec![Vec::new()];
     while let Some(mut path) = paths.pop() {
@@ -292,19 +293,19 @@ pub fn search(world: &World) -> Found {
                 path.push(moves[0]);
                 continue;
             }
-            found.ends += 1;
+            result.ends += 1;
             match run.close(world) {
                 Ok(committed) => {
-                    found.committed = (found.committed.0.min(committed), found.committed.1.max(committed));
+                    result.committed = (result.committed.0.min(committed), result.committed.1.max(committed));
                 }
                 Err(says) => {
-                    found.broken = Some(format!("{says}\nafter {path:?}"));
+                    result.broken = Some(format!("{says}\nafter {path:?}"));
                     paths.clear();
                 }
             }
             break;
         }
     }
-    found.states = known.len();
-    found
+    result.states = known.len();
+    result
 }

@@ -8,33 +8,33 @@ use super::{Extent, Step, Workload};
 pub struct Row(pub u64);
 
 /// Returns the next row. If `present` is true, rows that begin absent are skipped.
-fn next<W: Workload>(workload: &W, at: &mut u64, present: bool) -> Row {
+fn next<W: Workload>(workload: &W, cursor: &mut u64, present: bool) -> Row {
     let mut value = Vec::new();
-    while present && *at < workload.rows() && !workload.row(*at, &mut value).1 {
-        *at += 1;
+    while present && *cursor < workload.rows() && !workload.row(*cursor, &mut value).1 {
+        *cursor += 1;
     }
-    let row = Row(*at);
-    *at += 1;
+    let row = Row(*cursor);
+    *cursor += 1;
     row
 }
 
 /// Returns the number of rows that are present at the beginning; each is loaded by one job.
 fn present<W: Workload>(workload: &W) -> u64 {
     let mut value = Vec::new();
-    (0..workload.rows()).filter(|at| workload.row(*at, &mut value).1).count() as u64
+    (0..workload.rows()).filter(|index| workload.row(*index, &mut value).1).count() as u64
 }
 
 /// A workload that writes the initial rows of another workload, each in a transaction of its own.
 #[derive(Debug)]
 pub struct Load<'a, W> {
     workload: &'a W,
-    at: u64,
+    cursor: u64,
 }
 
 impl<'a, W: Workload> Load<'a, W> {
     /// Returns the loader of this workload.
     pub fn of(workload: &'a W) -> Load<'a, W> {
-        Load { workload, at: 0 }
+        Load { workload, cursor: 0 }
     }
 
     /// Returns the number of jobs.
@@ -51,7 +51,7 @@ impl<W: Workload> Workload for Load<'_, W> {
     }
 
     fn draw(&mut self) -> Row {
-        next(self.workload, &mut self.at, true)
+        next(self.workload, &mut self.cursor, true)
     }
 
     fn step(&self, job: &Row, script: &mut Script) -> Step {
@@ -66,12 +66,12 @@ impl<W: Workload> Workload for Load<'_, W> {
         self.workload.rows()
     }
 
-    fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
-        self.workload.row(at, value)
+    fn row(&self, index: u64, value: &mut Vec<u8>) -> (Key, bool) {
+        self.workload.row(index, value)
     }
 
-    fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
-        self.workload.worth(at, value)
+    fn worth(&self, index: u64, value: Option<&[u8]>) -> Option<i64> {
+        self.workload.worth(index, value)
     }
 }
 
@@ -83,13 +83,13 @@ impl<W: Workload> Workload for Load<'_, W> {
 #[derive(Debug)]
 pub struct Audit<'a, W> {
     workload: &'a W,
-    at: u64,
+    cursor: u64,
 }
 
 impl<'a, W: Workload> Audit<'a, W> {
     /// Returns the audit of this workload.
     pub fn of(workload: &'a W) -> Audit<'a, W> {
-        Audit { workload, at: 0 }
+        Audit { workload, cursor: 0 }
     }
 
     /// Returns the number of jobs.
@@ -106,7 +106,7 @@ impl<W: Workload> Workload for Audit<'_, W> {
     }
 
     fn draw(&mut self) -> Row {
-        next(self.workload, &mut self.at, false)
+        next(self.workload, &mut self.cursor, false)
     }
 
     /// Declines if a row has a value that no transaction wrote.
@@ -129,11 +129,11 @@ impl<W: Workload> Workload for Audit<'_, W> {
         self.workload.rows()
     }
 
-    fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
-        self.workload.row(at, value)
+    fn row(&self, index: u64, value: &mut Vec<u8>) -> (Key, bool) {
+        self.workload.row(index, value)
     }
 
-    fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
-        self.workload.worth(at, value)
+    fn worth(&self, index: u64, value: Option<&[u8]>) -> Option<i64> {
+        self.workload.worth(index, value)
     }
 }

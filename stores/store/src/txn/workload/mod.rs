@@ -68,9 +68,9 @@ pub trait Workload {
 
     /// Writes the initial value of a row into `value`. Returns the row's key, and false if the row begins
     /// absent.
-    fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool);
+    fn row(&self, index: u64, value: &mut Vec<u8>) -> (Key, bool);
 
     /// Returns what a row adds to the sum that only committed transactions change. Returns `None` if `value`
     /// is not a value of this row.
-    fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64>;
+    fn worth(&self, index: u64, value: Option<&[u8]>) -> Option<i64>;
 }

@@ -243,7 +243,7 @@ impl<W: Workload> Runner<W> {
     /// Begins an attempt, and returns the index of its place.
     fn enter(&mut self, attempt: Attempt, tx: Tx, now: Instant) -> usize {
         let place = match attempt {
-            Attempt::Retry(at) => self.paused.swap_remove(at),
+            Attempt::Retry(index) => self.paused.swap_remove(index),
             Attempt::New => {
                 let place = self.idle.pop().expect("there is a free slot for a new job");
                 let flight = &mut self.flights[place];
@@ -286,8 +286,8 @@ impl<W: Workload> Runner<W> {
             Some(Event::Read { tx, entry, value }) => {
                 let place = self.places[tx.index()];
                 let flight = &mut self.flights[place];
-                let at = flight.entries.iter().position(|known| *known == entry);
-                flight.script.found(at.ok_or(Broken::Protocol)?, value);
+                let index = flight.entries.iter().position(|known| *known == entry);
+                flight.script.found(index.ok_or(Broken::Protocol)?, value);
                 if flight.script.is_complete() && flight.entries.len() == flight.script.asked() {
                     self.proceed(place, now(), machine, connections, report)?;
                 }

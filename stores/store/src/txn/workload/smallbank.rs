@@ -207,13 +207,13 @@ impl Workload for SmallBank {
         2 * self.customers
     }
 
-    fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
-        let account = if at.is_multiple_of(2) { Account::Savings } else { Account::Checking };
-        let balance = FIRST.0 + Random::new(at).below((FIRST.1 - FIRST.0 + 1) as u64) as i64;
+    fn row(&self, index: u64, value: &mut Vec<u8>) -> (Key, bool) {
+        let account = if index.is_multiple_of(2) { Account::Savings } else { Account::Checking };
+        let balance = FIRST.0 + Random::new(index).below((FIRST.1 - FIRST.0 + 1) as u64) as i64;
         value.resize(VALUE, 0);
         set_u64(value, 0, balance as u64);
         set_u64(value, 8, 0);
-        (key(account, at / 2), true)
+        (key(account, index / 2), true)
     }
 
     fn worth(&self, _: u64, value: Option<&[u8]>) -> Option<i64> {
@@ -226,13 +226,13 @@ mod tests {
     use super::*;
 
     /// Returns the effect of a job on these balances: its writes, its gain, and its last step.
-    fn job(kind: Kind, amount: i64, found: &[i64]) -> (Vec<i64>, i64, Step) {
+    fn job(kind: Kind, amount: i64, balances: &[i64]) -> (Vec<i64>, i64, Step) {
         let bank = SmallBank::new(100, 0, 1);
         let job = SmallBankJob { kind, customers: [3, 4], amount, number: 9 };
         let mut script = Script::default();
         assert_eq!(bank.step(&job, &mut script), Step::Read);
-        assert_eq!(script.asked(), found.len());
-        for (place, balance) in found.iter().enumerate() {
+        assert_eq!(script.asked(), balances.len());
+        for (place, balance) in balances.iter().enumerate() {
             let mut value = [0; VALUE];
             set_u64(&mut value, 0, *balance as u64);
             script.found(place, Some(&value));
@@ -268,7 +268,10 @@ mod tests {
             let kind = Kind::MIX.iter().position(|(kind, _)| *kind == job.kind).unwrap();
             counts[kind] += 1;
             hot += u32::from(job.customers.iter().all(|customer| *customer < 400));
-            assert!(job.customers[0] != job.customers[1] && job.customers.iter().all(|at| *at < 10_000));
+            assert!(
+                job.customers[0] != job.customers[1]
+                    && job.customers.iter().all(|customer| *customer < 10_000)
+            );
             assert!(job.amount > 0 || job.kind == Kind::TransactSavings);
         }
         for (count, (kind, share)) in counts.iter().zip(Kind::MIX) {

@@ -140,9 +140,9 @@ enum RowKind {
 }
 
 impl RowKind {
-    fn of(at: u64) -> (u32, RowKind) {
-        let subscriber = (at / PLACES) as u32 + 1;
-        let place = (at % PLACES) as u8;
+    fn of(index: u64) -> (u32, RowKind) {
+        let subscriber = (index / PLACES) as u32 + 1;
+        let place = (index % PLACES) as u8;
         let place = match place {
             0 => RowKind::Subscriber,
             1 => RowKind::Number,
@@ -242,7 +242,7 @@ impl Tatp {
 
     /// Performs the last step of a read-only transaction, depending on whether a row matches its condition.
     fn answer(job: &TatpJob, script: &Script) -> Step {
-        let found = match job.kind {
+        let has_match = match job.kind {
             Kind::GetNewDestination => {
                 let active = script.value(0).is_some_and(|facility| facility[0] == 1);
                 let ends = |place| script.value(place).is_some_and(|forwarding| job.end < forwarding[0]);
@@ -250,7 +250,7 @@ impl Tatp {
             }
             _ => script.value(0).is_some(),
         };
-        if found { Step::Commit } else { Step::Decline }
+        if has_match { Step::Commit } else { Step::Decline }
     }
 
     /// Requests the rows of a subscriber.
@@ -340,15 +340,15 @@ impl Workload for Tatp {
         u64::from(self.subscribers) * PLACES
     }
 
-    fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
-        let (subscriber, place) = RowKind::of(at);
+    fn row(&self, index: u64, value: &mut Vec<u8>) -> (Key, bool) {
+        let (subscriber, place) = RowKind::of(index);
         let mut random = Random::new(subscriber.into());
         let infos = rows_there(&mut random);
         let facilities = rows_there(&mut random);
         value.clear();
         value.resize(place.len(), 0);
         // The random fields are different for each row.
-        let mut own = Random::new(at);
+        let mut own = Random::new(index);
         value.iter_mut().for_each(|byte| *byte = own.bits() as u8);
         let is = |bits: u8, row: u8| bits >> (row - 1) & 1 == 1;
         let there = match place {
@@ -384,8 +384,8 @@ impl Workload for Tatp {
 
     /// Returns the worth of a row: 1 for a call forwarding, 2^32 for an access info or a facility, 0 for a
     /// subscriber. Only forwardings are inserted and deleted. A subscriber's row must contain its number.
-    fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
-        let (subscriber, place) = RowKind::of(at);
+    fn worth(&self, index: u64, value: Option<&[u8]>) -> Option<i64> {
+        let (subscriber, place) = RowKind::of(index);
         if value.is_some_and(|value| value.len() != place.len()) {
             return None;
         }
@@ -406,8 +406,8 @@ mod tests {
 
     fn loaded(tatp: &Tatp) -> Rows {
         let mut value = Vec::new();
-        let row = |at| {
-            let (key, there) = tatp.row(at, &mut value);
+        let row = |index| {
+            let (key, there) = tatp.row(index, &mut value);
             there.then(|| (key, value.clone()))
         };
         (0..tatp.rows()).filter_map(row).collect()
@@ -457,7 +457,7 @@ mod tests {
             (facility[0], facility[2]) = (b'f', 0);
             assert!(rows.contains_key(&Key::of(&facility)), "a forwarding without its facility");
         }
-        let keys: BTreeSet<Key> = (0..tatp.rows()).map(|at| tatp.row(at, &mut Vec::new()).0).collect();
+        let keys: BTreeSet<Key> = (0..tatp.rows()).map(|index| tatp.row(index, &mut Vec::new()).0).collect();
         assert_eq!(keys.len() as u64, tatp.rows(), "each place has a key of its own");
     }
 
@@ -493,9 +493,9 @@ mod tests {
         let mut tatp = Tatp::new(50, 3);
         let mut rows = loaded(&tatp);
         let sum = |tatp: &Tatp, rows: &Rows| -> i64 {
-            let worth = |at| {
-                let key = tatp.row(at, &mut Vec::new()).0;
-                tatp.worth(at, rows.get(&key).map(Vec::as_slice)).expect("a value of this row")
+            let worth = |index| {
+                let key = tatp.row(index, &mut Vec::new()).0;
+                tatp.worth(index, rows.get(&key).map(Vec::as_slice)).expect("a value of this row")
             };
             (0..tatp.rows()).map(worth).sum()
         };

@@ -13,7 +13,7 @@ use crate::{Broken, Connections, Post, PostPrism};
 #[derive(Default)]
 struct Open {
     keys: Vec<Vec<u8>>,
-    found: BTreeMap<usize, u64>,
+    versions: BTreeMap<usize, u64>,
     writes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
@@ -46,7 +46,7 @@ impl Plain {
 
     fn commit(&mut self, open: &Open) -> Outcome {
         let version = |key: &[u8]| self.rows.get(key).map_or(0, |(version, _)| *version);
-        if open.found.iter().any(|(at, found)| version(&open.keys[*at]) != *found) {
+        if open.versions.iter().any(|(index, number)| version(&open.keys[*index]) != *number) {
             return Outcome::Aborted;
         }
         let mut count = open.writes.len();
@@ -125,7 +125,7 @@ impl Machine for Plain {
             Some(Happens::Read(tx, entry)) => {
                 let open = self.open[usize::from(tx)].as_mut().expect("it is open");
                 let row = self.rows.get(&open.keys[entry]);
-                open.found.insert(entry, row.map_or(0, |(version, _)| *version));
+                open.versions.insert(entry, row.map_or(0, |(version, _)| *version));
                 let value = row.and_then(|(_, value)| value.as_ref());
                 self.value = value.cloned().unwrap_or_default();
                 let value = value.map(|_| &self.value[..]);

@@ -103,8 +103,8 @@ impl Workload for YcsbT {
         while job.count < self.each {
             let record = self.ranks.next(&mut self.random);
             if !job.records().contains(&record) {
-                let at = usize::from(job.count);
-                (job.records[at], job.numbers[at]) = (record, self.number(record));
+                let index = usize::from(job.count);
+                (job.records[index], job.numbers[index]) = (record, self.number(record));
                 job.count += 1;
             }
         }
@@ -132,14 +132,14 @@ impl Workload for YcsbT {
         self.records
     }
 
-    fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
+    fn row(&self, index: u64, value: &mut Vec<u8>) -> (Key, bool) {
         value.resize(self.values.longest as usize, 0);
-        self.values.fill(at, 0, value);
-        (key(self.number(at)), true)
+        self.values.fill(index, 0, value);
+        (key(self.number(index)), true)
     }
 
-    fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
-        self.values.check(at, value?).map(|version| version as i64)
+    fn worth(&self, index: u64, value: Option<&[u8]>) -> Option<i64> {
+        self.values.check(index, value?).map(|version| version as i64)
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
         assert!(workload.clone().apart(499).is_none());
         let mut workload = workload.apart(1000).unwrap();
         let homes: std::collections::BTreeSet<u64> =
-            (0..500).map(|at| slot_of(workload.row(at, &mut Vec::new()).0.bytes(), 1000)).collect();
+            (0..500).map(|index| slot_of(workload.row(index, &mut Vec::new()).0.bytes(), 1000)).collect();
         assert_eq!(homes.len(), 500);
         let job = workload.draw();
         let mut script = Script::default();
