@@ -339,8 +339,8 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
             return Err(Refused::KeyTooLong);
         }
         let slot = self.idle.pop().ok_or(Refused::WindowFull)?;
-        let at = usize::from(slot) * self.config.max_key as usize;
-        self.keys[at..at + key.len()].copy_from_slice(key);
+        let key_at = usize::from(slot) * self.config.max_key as usize;
+        self.keys[key_at..key_at + key.len()].copy_from_slice(key);
         let flight = &mut self.flights[usize::from(slot)];
         flight.operation = operation;
         flight.key_len = key.len() as u32;
@@ -395,10 +395,10 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
             self.scratch[HEADER + key.len()..len].copy_from_slice(value);
             return self.post_inline(slot, len, nic);
         }
-        let at = self.buffer_at(slot);
-        self.arena.write(at, &header);
-        self.arena.write(at + HEADER, key);
-        self.arena.write(at + HEADER + key.len(), value);
+        let offset = self.buffer_at(slot);
+        self.arena.write(offset, &header);
+        self.arena.write(offset + HEADER, key);
+        self.arena.write(offset + HEADER + key.len(), value);
         self.go(slot, Next::Message(len as u32), nic)
     }
 
@@ -449,7 +449,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         if !self.queue.has_space(reads.len() as u32) {
             return Ok(false);
         }
-        let mut at = self.buffer_at(slot);
+        let mut offset = self.buffer_at(slot);
         for (index, read) in reads.iter().enumerate() {
             // READs of a queue pair complete in order, so only the last one needs a completion.
             let wanted = !Q::ORDERED || index + 1 == reads.len();
@@ -458,12 +458,12 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
             nic.post_send(&WorkRequest {
                 id: WorkId { work, place: slot, number }.encode(),
                 operation: remora_nic::Operation::Read(read.remote),
-                payload: Payload::Sges(&[self.arena.sge(at, read.len as usize)]),
+                payload: Payload::Sges(&[self.arena.sge(offset, read.len as usize)]),
                 flags: Flags { signaled, ..Flags::default() },
             })?;
-            at += read.len as usize;
+            offset += read.len as usize;
         }
-        let len = at - self.buffer_at(slot);
+        let len = offset - self.buffer_at(slot);
         let flight = &mut self.flights[usize::from(slot)];
         flight.state = State::Reading(len as u32);
         flight.reads_left = if Q::ORDERED { 1 } else { reads.len() as u8 };
@@ -520,8 +520,8 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
     }
 
     fn post_receive(&mut self, buffer: u16, nic: &mut impl Post) -> Result<(), Broken> {
-        let at = self.receive_at(buffer);
-        let sges: [Sge; 1] = [self.arena.sge(at, self.config.eager as usize)];
+        let offset = self.receive_at(buffer);
+        let sges: [Sge; 1] = [self.arena.sge(offset, self.config.eager as usize)];
         let id = WorkId { work: Work::Receive, place: buffer, number: 0 }.encode();
         Ok(nic.post_receive(&ReceiveRequest { id, sges: &sges })?)
     }
@@ -568,9 +568,9 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
                 return Ok(Some((slot, OwnedOutcome::Other(failed))));
             }
         }
-        let at = self.config.slot_stride::<L>() * usize::from(slot);
+        let offset = self.config.slot_stride::<L>() * usize::from(slot);
         let landed = &mut self.scratch[..len as usize];
-        self.arena.read(at, landed);
+        self.arena.read(offset, landed);
         let key_at = usize::from(slot) * self.config.max_key as usize;
         let key = &self.keys[key_at..key_at + flight.key_len as usize];
         let step = self.lookup.advance(&mut flight.progress, key, landed);
@@ -614,7 +614,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
             return self.kernel_answered(slot, completion, nic);
         }
         let len = completion.byte_len as usize;
-        let (at, most) = match (completion.kind, completion.imm) {
+        let (offset, most) = match (completion.kind, completion.imm) {
             (CompletionKind::ReceiveWriteImm, Some(slot)) if slot < self.config.window => {
                 (self.buffer_at(slot as u16), self.config.buffer_len::<L>())
             }
@@ -625,7 +625,7 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
             return Err(Broken::Protocol);
         }
         let message = &mut self.scratch[..len];
-        self.arena.read(at, message);
+        self.arena.read(offset, message);
         let response = Response::parse(message).ok_or(Broken::Protocol)?;
         self.post_receive(buffer, nic)?;
         let flight = self.flights.get(usize::from(response.slot)).ok_or(Broken::Protocol)?;

@@ -56,11 +56,11 @@ impl Extents {
         // A gap is allocated in pieces before it is freed as a whole.
         let nodes = objects.saturating_mul(4).saturating_add(64).min(u32::MAX - 2);
         let mut allocator = Allocator::with_max_allocs(lines, nodes);
-        let mut at = 0;
+        let mut end = 0;
         let mut gaps = Vec::new();
         let mut held = Vec::with_capacity(runs.len());
         for (line, lines) in runs {
-            let mut gap = line.checked_sub(at)?;
+            let mut gap = line.checked_sub(end)?;
             while gap > 0 {
                 // An empty allocator returns its lines in order only for lengths that are class sizes.
                 let piece = gap - gap % (1 << gap.max(8).ilog2().saturating_sub(3));
@@ -73,7 +73,7 @@ impl Extents {
                 return None;
             }
             held.push(extent);
-            at = line + taken;
+            end = line + taken;
         }
         gaps.into_iter().for_each(|gap| allocator.free(gap));
         Some((Extents { region: Region::new(block), allocator }, held))
@@ -94,11 +94,11 @@ impl Extents {
     pub fn equal(&self, extent: Extent, skip: usize, bytes: &[u8]) -> bool {
         const PIECE: usize = 256;
         let mut piece = [0; PIECE];
-        let mut at = extent.offset() + skip;
+        let mut offset = extent.offset() + skip;
         bytes.chunks(PIECE).all(|expected| {
             let stored = &mut piece[..expected.len()];
-            self.region.read(at, stored);
-            at += expected.len();
+            self.region.read(offset, stored);
+            offset += expected.len();
             stored == expected
         })
     }

@@ -25,10 +25,10 @@ const POSITIONS: u64 = 4096;
 pub(super) fn list(table: &impl Table, cursor: Cursor, most: usize, page: &mut Vec<u8>) {
     page.clear();
     page.resize(Cursor::LEN, 0);
-    let mut at = cursor;
+    let mut current = cursor;
     for _ in 0..POSITIONS {
-        let Some((position, next)) = step(table, at) else {
-            at = Cursor::END;
+        let Some((position, next)) = step(table, current) else {
+            current = Cursor::END;
             break;
         };
         let before = page.len();
@@ -42,9 +42,9 @@ pub(super) fn list(table: &impl Table, cursor: Cursor, most: usize, page: &mut V
                 break;
             }
         }
-        at = next;
+        current = next;
     }
-    page[..Cursor::LEN].copy_from_slice(&at.encode());
+    page[..Cursor::LEN].copy_from_slice(&current.encode());
 }
 
 /// Returns the position at a cursor, if it is to be visited, and the next cursor. Returns `None` at the end
@@ -67,9 +67,9 @@ fn step(table: &impl Table, cursor: Cursor) -> Option<(Option<u64>, Cursor)> {
 /// Appends a record to a page: a key of `len` bytes, which `read` writes.
 pub(crate) fn push(page: &mut Vec<u8>, len: usize, read: impl FnOnce(&mut [u8])) {
     page.extend_from_slice(&(len as u32).to_le_bytes());
-    let at = page.len();
-    page.resize(at + len, 0);
-    read(&mut page[at..]);
+    let start = page.len();
+    page.resize(start + len, 0);
+    read(&mut page[start..]);
 }
 
 /// A page of a listing, as a client reads it.

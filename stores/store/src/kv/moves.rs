@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// The latest positions to which keys were moved.
 #[derive(Debug)]
 pub struct Moves {
-    to: VecDeque<u64>,
+    destinations: VecDeque<u64>,
     /// Total number of moves.
     pub(super) count: u64,
 }
@@ -13,7 +13,7 @@ pub struct Moves {
 impl Default for Moves {
     fn default() -> Moves {
         // The whole capacity is allocated here, because nothing is allocated while clients are served.
-        Moves { to: VecDeque::with_capacity(Moves::KEPT), count: 0 }
+        Moves { destinations: VecDeque::with_capacity(Moves::KEPT), count: 0 }
     }
 }
 
@@ -23,28 +23,28 @@ impl Moves {
 
     /// Notes that a key has moved to `position`.
     pub fn note(&mut self, position: u64) {
-        if self.to.len() == Moves::KEPT {
-            self.to.pop_front();
+        if self.destinations.len() == Moves::KEPT {
+            self.destinations.pop_front();
         }
-        self.to.push_back(position);
+        self.destinations.push_back(position);
         self.count += 1;
     }
 
     /// Notes that any key may have moved, so that listings start over.
     pub fn note_all(&mut self) {
-        self.to.clear();
+        self.destinations.clear();
         self.count += 1;
     }
 
     #[cfg(test)]
     pub(super) fn oldest_kept(&self) -> u64 {
-        self.count - self.to.len() as u64
+        self.count - self.destinations.len() as u64
     }
 
     /// Returns the position to which a move went, or `None` if the move is no longer kept.
     pub(super) fn get(&self, number: u64) -> Option<u64> {
-        let first = self.count - self.to.len() as u64;
-        let at = number.checked_sub(first)?;
-        self.to.get(usize::try_from(at).ok()?).copied()
+        let first = self.count - self.destinations.len() as u64;
+        let index = number.checked_sub(first)?;
+        self.destinations.get(usize::try_from(index).ok()?).copied()
     }
 }

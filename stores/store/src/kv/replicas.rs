@@ -348,8 +348,8 @@ impl<L: Lookup> Replicas<L> {
             return Err(Refused::KeyTooLong);
         }
         let slot = self.idle.pop().ok_or(Refused::WindowFull)?;
-        let at = usize::from(slot) * self.config.max_key as usize;
-        self.keys[at..at + key.len()].copy_from_slice(key);
+        let key_at = usize::from(slot) * self.config.max_key as usize;
+        self.keys[key_at..key_at + key.len()].copy_from_slice(key);
         self.operations[usize::from(slot)] = Pending { operation, key_len: key.len() as u32, ..IDLE };
         Ok(slot)
     }
@@ -368,8 +368,8 @@ impl<L: Lookup> Replicas<L> {
     /// Starts a GET at a readable server. Returns false if none is readable but one is connected.
     #[inline]
     fn look(&mut self, slot: u16, nic: &mut impl PostPrism) -> Result<bool, Refused> {
-        let at = usize::from(slot) * self.config.max_key as usize;
-        let key = &self.keys[at..at + self.operations[usize::from(slot)].key_len as usize];
+        let key_at = usize::from(slot) * self.config.max_key as usize;
+        let key = &self.keys[key_at..key_at + self.operations[usize::from(slot)].key_len as usize];
         let mut started = None;
         for (server, replica) in self.replicas.iter_mut().enumerate() {
             let readable = replica.is_readable();

@@ -339,7 +339,7 @@ impl<T: Table> Server<T> {
         let mut stored = None;
         let mut result = match request.operation {
             _ if !fits => Err(Refusal::TooLong),
-            Operation::Get => self.table.find(key).map(|found| stored = Some(found)),
+            Operation::Get => self.table.find(key).map(|item| stored = Some(item)),
             Operation::Put => self.table.put(key, value),
             Operation::Delete => self.table.delete(key),
             Operation::List => Err(Refusal::Unsupported),
@@ -362,9 +362,9 @@ impl<T: Table> Server<T> {
         let eager = hello.map_or(0, |hello| hello.eager.min(self.config.eager)) as usize;
         let short = HEADER + value_len <= eager;
         let mut len = HEADER;
-        if let Some(found) = stored.filter(|_| short) {
-            len += found.len;
-            self.table.values().read(found.offset, &mut reply[HEADER..len]);
+        if let Some(item) = stored.filter(|_| short) {
+            len += item.len;
+            self.table.values().read(item.offset, &mut reply[HEADER..len]);
         }
         self.local.write(reply_at(&self.config, connection, slot), &reply[..len]);
         Reply { slot, len: len as u32, value: stored.filter(|_| !short), page: 0 }
@@ -450,8 +450,8 @@ impl<T: Table> Server<T> {
         nic: &mut impl Post,
     ) -> Result<(), Broken> {
         let Some(peer) = &mut self.peers[connection.index()] else { return Ok(()) };
-        let at = reply_at(&self.config, connection, reply.slot);
-        let header = self.local.sge(at, reply.len as usize);
+        let offset = reply_at(&self.config, connection, reply.slot);
+        let header = self.local.sge(offset, reply.len as usize);
         // A response with a long value needs a completion, because the value is held until then.
         let (number, signaled) = peer.queue.enter(reply.value.is_some() || reply.page > 0);
         let id = WorkId { work: Work::Message, place: reply.slot, number }.encode();
@@ -472,7 +472,7 @@ impl<T: Table> Server<T> {
             let mut message = [0; INLINE_MOST];
             let inline = reply.len <= self.config.inline;
             if let Some(message) = message.get_mut(..reply.len as usize).filter(|_| inline) {
-                self.local.read(at, message);
+                self.local.read(offset, message);
                 nic.post_send(&request(remora_nic::Operation::Send, Payload::Inline(message)))?;
                 return Ok(());
             }

@@ -153,13 +153,13 @@ impl TwoSidedTable {
         Ok(Draft { extent, key_len: key.len() as u32, value_len: value_len as u32 })
     }
 
-    /// Writes `data` at byte `at` of the value.
+    /// Writes `data` at byte `offset` of the value.
     ///
     /// # Panics
     /// If the data exceeds the value.
-    pub fn fill(&mut self, draft: &Draft, at: usize, data: &[u8]) {
-        assert!(at + data.len() <= draft.value_len as usize, "a draft is filled inside its length");
-        self.extents.region.write(draft.value_at() + at, data);
+    pub fn fill(&mut self, draft: &Draft, offset: usize, data: &[u8]) {
+        assert!(offset + data.len() <= draft.value_len as usize, "a draft is filled inside its length");
+        self.extents.region.write(draft.value_at() + offset, data);
     }
 
     /// Stores the draft under `key`, which must be the key that it was made for.
@@ -271,8 +271,8 @@ impl Table for TwoSidedTable {
 
     fn find(&self, key: &[u8]) -> Result<Stored, Refusal> {
         let hash = hash_key(self.config.hash_seed, key);
-        let found = self.index.find(hash, |item| is(&self.extents, item, hash, key));
-        found.ok_or(Refusal::Absent).map(|item| Stored {
+        let entry = self.index.find(hash, |item| is(&self.extents, item, hash, key));
+        entry.ok_or(Refusal::Absent).map(|item| Stored {
             offset: item.extent.offset() + HEADER + key.len(),
             len: item.value_len as usize,
             hold: Hold(item.extent),
@@ -284,14 +284,14 @@ impl Table for TwoSidedTable {
     }
 
     fn hold(&mut self, hold: Hold) {
-        let at = hold.0.offset();
-        self.extents.region.store(at, self.extents.region.load(at) + 1);
+        let offset = hold.0.offset();
+        self.extents.region.store(offset, self.extents.region.load(offset) + 1);
     }
 
     fn release(&mut self, hold: Hold) {
-        let at = hold.0.offset();
-        let header = self.extents.region.load(at) - 1;
-        self.extents.region.store(at, header);
+        let offset = hold.0.offset();
+        let header = self.extents.region.load(offset) - 1;
+        self.extents.region.store(offset, header);
         if header == DEAD {
             self.extents.free(hold.0);
         }
@@ -303,8 +303,8 @@ impl Table for TwoSidedTable {
 
     fn key_at(&self, position: u64, page: &mut Vec<u8>) {
         if let Some(item) = self.index.get_bucket(position as usize) {
-            let at = item.extent.offset() + HEADER;
-            push(page, item.key_len as usize, |key| self.extents.region.read(at, key));
+            let offset = item.extent.offset() + HEADER;
+            push(page, item.key_len as usize, |key| self.extents.region.read(offset, key));
         }
     }
 

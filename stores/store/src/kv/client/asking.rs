@@ -20,20 +20,20 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         if !self.queue.has_space(1) {
             return Ok(false);
         }
-        let at = self.ask_at(slot);
-        let to = self.buffer_at(slot);
+        let request_offset = self.ask_at(slot);
+        let answer_offset = self.buffer_at(slot);
         let len = self.config.buffer_len::<L>() as u32;
-        let place = Place { addr: self.arena.addr + to as u64, rkey: self.arena.key.get(), len };
+        let place = Place { addr: self.arena.addr + answer_offset as u64, rkey: self.arena.key.get(), len };
         let mut request = [0; REQUEST];
         request[..HEAD_LEN].copy_from_slice(&place.emit());
         request[HEAD_LEN..].copy_from_slice(&ask.params);
-        self.arena.write(at, &request);
+        self.arena.write(request_offset, &request);
         // The answer proves that the request arrived. A completion is needed only for the queue's account.
         let (number, signaled) = self.queue.enter(false);
         nic.post_send(&WorkRequest {
             id: WorkId { work: Work::Message, place: slot, number }.encode(),
             operation: remora_nic::Operation::Rpc { opcode: ask.opcode, tag: self.tag(slot) },
-            payload: Payload::Sges(&[self.arena.sge(at, REQUEST)]),
+            payload: Payload::Sges(&[self.arena.sge(request_offset, REQUEST)]),
             flags: Flags { signaled, ..Flags::default() },
         })?;
         let flight = &mut self.flights[usize::from(slot)];
@@ -62,11 +62,11 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         completion: &WorkCompletion,
         nic: &mut impl Post,
     ) -> Result<Option<(u16, OwnedOutcome)>, Broken> {
-        let at = self.buffer_at(slot);
+        let offset = self.buffer_at(slot);
         let len = completion.byte_len as usize;
         let status = completion.imm.map_or(Status::FAILED, |imm| Ending::parse(imm).status);
         let landed = self.scratch.get_mut(..len).ok_or(Broken::Protocol)?;
-        self.arena.read(at, landed);
+        self.arena.read(offset, landed);
         let key_at = usize::from(slot) * self.config.max_key as usize;
         let flight = &mut self.flights[usize::from(slot)];
         let key = &self.keys[key_at..key_at + flight.key_len as usize];

@@ -28,14 +28,14 @@ impl<L: Lookup, Q: Account> Client<L, Q> {
         if !self.idle.is_empty() && self.in_flight() > 0 {
             return;
         }
-        let of = |is: fn(&State) -> bool| self.flights.iter().filter(|flight| is(&flight.state)).count();
-        assert_eq!(self.idle.len(), of(|state| *state == State::Idle), "free slots = idle slots");
+        let count = |is: fn(&State) -> bool| self.flights.iter().filter(|flight| is(&flight.state)).count();
+        assert_eq!(self.idle.len(), count(|state| *state == State::Idle), "free slots = idle slots");
         assert_eq!(
             self.waiting.len(),
-            of(|state| *state == State::Waiting),
+            count(|state| *state == State::Waiting),
             "slots in line = slots that wait"
         );
-        let used = of(|state| matches!(state, State::Calling(Some(_))));
+        let used = count(|state| matches!(state, State::Calling(Some(_))));
         assert_eq!(self.staging.len() + used, pieces, "free pieces + pieces in use = pieces of the grant");
     }
 }

@@ -61,12 +61,12 @@ impl Bucket {
     #[inline]
     pub fn parse(payload: &[u8]) -> Bucket {
         let slot = |which| {
-            let at = SLOTS_AT + which * SLOT;
+            let offset = SLOTS_AT + which * SLOT;
             FarmSlot {
-                line: u32_at(payload, at),
-                lines: u16_at(payload, at + 4),
-                tag: u16_at(payload, at + 6),
-                version: u32_at(payload, at + 8),
+                line: u32_at(payload, offset),
+                lines: u16_at(payload, offset + 4),
+                tag: u16_at(payload, offset + 6),
+                version: u32_at(payload, offset + 8),
             }
         };
         Bucket {
@@ -81,11 +81,11 @@ impl Bucket {
         let mut out = [0; PAYLOAD];
         set_u32(&mut out, 0, self.left);
         for (which, slot) in self.slots.iter().enumerate() {
-            let at = SLOTS_AT + which * SLOT;
-            set_u32(&mut out, at, slot.line);
-            set_u16(&mut out, at + 4, slot.lines);
-            set_u16(&mut out, at + 6, slot.tag);
-            set_u32(&mut out, at + 8, slot.version);
+            let offset = SLOTS_AT + which * SLOT;
+            set_u32(&mut out, offset, slot.line);
+            set_u16(&mut out, offset + 4, slot.lines);
+            set_u16(&mut out, offset + 6, slot.tag);
+            set_u32(&mut out, offset + 8, slot.version);
         }
         set_u32(&mut out, CHAIN_AT, self.chain);
         set_u32(&mut out, RIGHT_AT, self.right);

@@ -100,17 +100,17 @@ impl Lookup for Farm {
     }
 }
 
-/// Returns the bucket in the line at `at`, or `None` if the line is torn.
+/// Returns the bucket in the line at `offset`, or `None` if the line is torn.
 #[inline]
-fn bucket(landed: &[u8], at: usize) -> Option<Bucket> {
-    let line = landed.get(at..at + LINE)?;
+fn bucket(landed: &[u8], offset: usize) -> Option<Bucket> {
+    let line = landed.get(offset..offset + LINE)?;
     version_of(line)?;
     Some(Bucket::parse(&line[4..4 + PAYLOAD]))
 }
 
 impl Farm {
-    fn line_of(&self, at: Remote, line: u64) -> Remote {
-        Remote { addr: at.addr.wrapping_add(line * LINE as u64), rkey: at.rkey }
+    fn line_of(&self, base: Remote, line: u64) -> Remote {
+        Remote { addr: base.addr.wrapping_add(line * LINE as u64), rkey: base.rkey }
     }
 
     fn neighbourhood(&self, progress: &mut Progress) -> Step {

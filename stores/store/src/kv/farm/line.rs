@@ -76,11 +76,11 @@ impl ObjectHeader {
 #[inline]
 pub(crate) fn join(lines: &mut [u8], version: u32) -> Option<usize> {
     let mut end = 0;
-    for at in (0..lines.len()).step_by(LINE) {
-        if version_of(lines.get(at..at + LINE)?) != Some(version) {
+    for offset in (0..lines.len()).step_by(LINE) {
+        if version_of(lines.get(offset..offset + LINE)?) != Some(version) {
             return None;
         }
-        lines.copy_within(at + HEAD..at + TAIL, end);
+        lines.copy_within(offset + HEAD..offset + TAIL, end);
         end += PAYLOAD;
     }
     Some(end)
@@ -94,8 +94,8 @@ pub(crate) fn store_fresh(region: &mut Region, offset: usize, version: u32, payl
     region.store(offset, u64::from(u32_at(payload, 0)) << 32 | u64::from(version));
     region.store(offset + 56, u64::from(version) << 32 | u64::from(u32_at(payload, PAYLOAD - 4)));
     region.barrier();
-    for at in (8..56).step_by(8) {
-        region.store(offset + at, u64_at(payload, at - HEAD));
+    for position in (8..56).step_by(8) {
+        region.store(offset + position, u64_at(payload, position - HEAD));
     }
 }
 

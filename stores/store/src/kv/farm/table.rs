@@ -156,32 +156,32 @@ impl FarmTable {
         if header.hash != hash || header.key_len as usize != key.len() {
             return false;
         }
-        let mut at = OBJECT_HEADER;
+        let mut offset = OBJECT_HEADER;
         let mut rest = key;
         while !rest.is_empty() {
-            let line = slot.line as usize + at / PAYLOAD;
-            let within = at % PAYLOAD;
+            let line = slot.line as usize + offset / PAYLOAD;
+            let within = offset % PAYLOAD;
             let (expected, later) = rest.split_at(rest.len().min(PAYLOAD - within));
             let mut stored = [0; PAYLOAD];
             self.extents.region.read(line * LINE + 4 + within, &mut stored[..expected.len()]);
             if stored[..expected.len()] != *expected {
                 return false;
             }
-            (at, rest) = (at + expected.len(), later);
+            (offset, rest) = (offset + expected.len(), later);
         }
         true
     }
 
     /// Reads the key of an object into `key`.
     fn read_key(&self, slot: &FarmSlot, key: &mut [u8]) {
-        let mut at = OBJECT_HEADER;
+        let mut offset = OBJECT_HEADER;
         let mut rest = key;
         while !rest.is_empty() {
-            let line = slot.line as usize + at / PAYLOAD;
-            let within = at % PAYLOAD;
+            let line = slot.line as usize + offset / PAYLOAD;
+            let within = offset % PAYLOAD;
             let (piece, later) = rest.split_at_mut(rest.len().min(PAYLOAD - within));
             self.extents.region.read(line * LINE + 4 + within, piece);
-            (at, rest) = (at + piece.len(), later);
+            (offset, rest) = (offset + piece.len(), later);
         }
     }
 
@@ -220,16 +220,16 @@ impl FarmTable {
 
     /// Moves a key to the next bucket, where it appears before it leaves the old one. Both joints are
     /// incremented, so a reader detects that it read one bucket after the move and the other before it.
-    fn move_right(&mut self, from: SlotRef, to: SlotRef) {
-        let mut source = self.load(from.line);
-        let mut target = self.load(to.line);
-        target.slots[to.slot] = core::mem::take(&mut source.slots[from.slot]);
+    fn move_right(&mut self, occupied: SlotRef, gap: SlotRef) {
+        let mut source = self.load(occupied.line);
+        let mut target = self.load(gap.line);
+        target.slots[gap.slot] = core::mem::take(&mut source.slots[occupied.slot]);
         source.right = source.right.wrapping_add(1);
         target.left = source.right;
-        self.publish(to.line, &target);
-        self.publish(from.line, &source);
-        self.held[to.line][to.slot] = self.held[from.line][from.slot].take();
-        self.moves.note((to.line * SLOTS + to.slot) as u64);
+        self.publish(gap.line, &target);
+        self.publish(occupied.line, &source);
+        self.held[gap.line][gap.slot] = self.held[occupied.line][occupied.slot].take();
+        self.moves.note((gap.line * SLOTS + gap.slot) as u64);
     }
 
     /// Returns a free slot in the chain of `home`, which grows by a block if necessary.

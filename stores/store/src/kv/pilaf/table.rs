@@ -107,8 +107,8 @@ impl PilafTable {
         content.version = self.load(entry).version + 1;
         let bytes = content.emit();
         self.index.barrier();
-        for at in (0..ENTRY).step_by(8) {
-            self.index.store(entry as usize * ENTRY + at, u64_at(&bytes, at));
+        for offset in (0..ENTRY).step_by(8) {
+            self.index.store(entry as usize * ENTRY + offset, u64_at(&bytes, offset));
         }
         self.index.barrier();
     }
@@ -141,28 +141,28 @@ impl PilafTable {
             }
             self.search.push(Node { entry, parent: ROOT });
         }
-        for at in 0..SEARCH {
-            let Some(&Node { entry, .. }) = self.search.get(at) else { break };
+        for node in 0..SEARCH {
+            let Some(&Node { entry, .. }) = self.search.get(node) else { break };
             let occupant = self.load(entry).hash;
             for next in self.ways(occupant) {
                 if self.held[next as usize].is_none() {
-                    return Ok(self.shift(at as u16, next));
+                    return Ok(self.shift(node as u16, next));
                 }
                 if next != entry && self.search.len() < SEARCH {
-                    self.search.push(Node { entry: next, parent: at as u16 });
+                    self.search.push(Node { entry: next, parent: node as u16 });
                 }
             }
         }
         Err(Refusal::TableFull)
     }
 
-    /// Moves the keys on the path that ends in node `at` one step towards `free`, the last one first. So a
+    /// Moves the keys on the path that ends in `node` one step towards `free`, the last one first. So a
     /// key is in its new entry before it leaves the old one. Returns the entry that becomes free.
-    fn shift(&mut self, at: u16, free: u32) -> u32 {
-        let mut at = at;
+    fn shift(&mut self, node: u16, free: u32) -> u32 {
+        let mut node = node;
         let mut free = free;
         loop {
-            let Node { entry, parent } = self.search[usize::from(at)];
+            let Node { entry, parent } = self.search[usize::from(node)];
             self.publish(free, self.load(entry));
             self.held[free as usize] = self.held[entry as usize].take();
             self.moves.note(free.into());
@@ -170,7 +170,7 @@ impl PilafTable {
                 // The old copy is still in this entry; the new key overwrites it.
                 return entry;
             }
-            (at, free) = (parent, entry);
+            (node, free) = (parent, entry);
         }
     }
 

@@ -57,17 +57,17 @@ pub(super) fn request(id: u64, operation: Operation<'_>) -> WorkRequest<'_> {
     WorkRequest { id, operation, conditional: false, redirect: None, result: None, flags: Flags::default() }
 }
 
-/// Posts the bounded READ through a slot, of at most `len` bytes to offset `to` of the arena.
+/// Posts the bounded READ through a slot, of at most `len` bytes to offset `landing` of the arena.
 #[inline]
 pub(super) fn look(
     slot: Remote,
     place: u16,
     len: u32,
-    to: usize,
+    landing: usize,
     arena: &Arena,
     nic: &mut impl PostPrism,
 ) -> Result<(), Broken> {
-    let into = [arena.block.sge(to, len as usize)];
+    let into = [arena.block.sge(landing, len as usize)];
     let read = Operation::Read { from: Address::bounded(slot), len, into: &into };
     Ok(nic.post_prism(&WorkRequest { flags: SIGNALED, ..request(Part::Look.id(place), read) })?)
 }
@@ -76,11 +76,11 @@ pub(super) fn look(
 pub(super) fn ask(
     front: Remote,
     place: u16,
-    to: usize,
+    landing: usize,
     arena: &Arena,
     nic: &mut impl PostPrism,
 ) -> Result<(), Broken> {
-    let into = [arena.block.sge(to, FRONT_WORD)];
+    let into = [arena.block.sge(landing, FRONT_WORD)];
     let read = Operation::Read { from: Address::direct(front), len: FRONT_WORD as u32, into: &into };
     Ok(nic.post_prism(&WorkRequest { flags: SIGNALED, ..request(Part::Front.id(place), read) })?)
 }
@@ -134,7 +134,7 @@ pub(super) fn put(
     [len as u64, generation, flight.hash]
         .iter()
         .enumerate()
-        .for_each(|(at, w)| set_u64(&mut words, at * 8, *w));
+        .for_each(|(index, w)| set_u64(&mut words, index * 8, *w));
     arena.block.write(arena.new_words(place), &words);
     let quiet = Part::Quiet.id(place);
     let scratch = |offset: u64| Remote { addr: SCRATCH + offset, rkey: slot.rkey };

@@ -26,9 +26,9 @@ impl Client {
         if !idle.is_empty() && busy > 0 {
             return;
         }
-        let of = |state: State| self.flights.iter().filter(|flight| flight.state == state).count();
-        assert_eq!(idle.len(), of(State::Idle), "free places = idle places");
-        assert_eq!(swaps, of(State::Swapping), "swaps under way = operations that swap");
-        assert_eq!(waiting.len(), of(State::Waiting), "swaps in line = operations that wait");
+        let count = |state: State| self.flights.iter().filter(|flight| flight.state == state).count();
+        assert_eq!(idle.len(), count(State::Idle), "free places = idle places");
+        assert_eq!(swaps, count(State::Swapping), "swaps under way = operations that swap");
+        assert_eq!(waiting.len(), count(State::Waiting), "swaps in line = operations that wait");
     }
 }

@@ -161,10 +161,10 @@ impl Client {
         let place = self.begin(Operation::Put, key)?;
         let flight = &mut self.flights[usize::from(place)];
         flight.value_len = value.len() as u32;
-        let at = self.arena.object(place);
-        self.arena.block.write(at, &header(0, flight.hash, key.len(), value.len()));
-        self.arena.block.write(at + HEADER, key);
-        self.arena.block.write(at + HEADER + key.len(), value);
+        let offset = self.arena.object(place);
+        self.arena.block.write(offset, &header(0, flight.hash, key.len(), value.len()));
+        self.arena.block.write(offset + HEADER, key);
+        self.arena.block.write(offset + HEADER + key.len(), value);
         // The entry of the slot cache that `begin` prefetched has arrived.
         self.recall(place);
         let posted = self.change(place, nic);
@@ -239,8 +239,8 @@ impl Client {
             return Err(Refused::KeyTooLong);
         }
         let place = self.idle.pop().ok_or(Refused::WindowFull)?;
-        let at = usize::from(place) * self.config.max_key as usize;
-        self.keys[at..at + key.len()].copy_from_slice(key);
+        let key_at = usize::from(place) * self.config.max_key as usize;
+        self.keys[key_at..key_at + key.len()].copy_from_slice(key);
         let hash = binding(self.grant.hash_seed, key);
         let flight = &mut self.flights[usize::from(place)];
         *flight = Flight {
@@ -263,8 +263,8 @@ impl Client {
     #[inline]
     fn recall(&mut self, place: u16) {
         let flight = &mut self.flights[usize::from(place)];
-        if let Some((at, generation)) = self.known.get(flight.hash) {
-            (flight.at, flight.generation, flight.remembered) = (at, generation, true);
+        if let Some((address, generation)) = self.known.get(flight.hash) {
+            (flight.address, flight.generation, flight.remembered) = (address, generation, true);
         }
     }
 
@@ -298,13 +298,13 @@ impl Client {
     /// Posts a READ through the operation's current slot.
     #[inline]
     pub(super) fn look(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        let to = self.landing(place);
+        let landing = self.landing(place);
         let flight = &mut self.flights[usize::from(place)];
         flight.state = State::Reading;
         flight.round_trips += 1;
-        let at = flight.at;
+        let address = flight.address;
         let asked = flight.asked;
-        chain::look(self.remote(at), place, asked, to, &self.arena, nic)
+        chain::look(self.remote(address), place, asked, landing, &self.arena, nic)
     }
 
     /// Returns the arena offset to which an operation's READs go.
@@ -342,7 +342,7 @@ impl Client {
         flight.round_trips += 1;
         self.swaps += 1;
         let flight = self.flights[usize::from(place)];
-        let slot = self.remote(flight.at);
+        let slot = self.remote(flight.address);
         if flight.operation == Operation::Delete {
             return chain::delete(slot, place, &flight, &self.arena, nic);
         }
@@ -416,9 +416,9 @@ impl Client {
         let helps = flight.frozen.is_some();
         let key_at = usize::from(place) * self.config.max_key as usize;
         let key = &self.keys[key_at..key_at + flight.key_len as usize];
-        let at = self.landing(place);
+        let offset = self.landing(place);
         let landed = &mut self.landed[..len];
-        self.arena.block.read(at, landed);
+        self.arena.block.read(offset, landed);
         let seen = see(landed, hash, key).ok_or(Broken::Protocol)?;
         match (operation, seen) {
             (_, SlotContent::Free | SlotContent::Other | SlotContent::Moved) if flight.remembered => {
@@ -481,7 +481,7 @@ impl Client {
     #[inline]
     fn remember(&mut self, place: u16, generation: u64) {
         let flight = &self.flights[usize::from(place)];
-        self.known.set(flight.hash, flight.at, generation);
+        self.known.set(flight.hash, flight.address, generation);
         let at_home = flight.passed == 0 && flight.table == self.front.base;
         if !flight.remembered && !at_home {
             self.known.displaced(flight.hash);

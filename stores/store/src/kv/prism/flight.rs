@@ -26,7 +26,7 @@ pub(super) enum State {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frozen {
     /// Address of the slot.
-    pub at: u64,
+    pub address: u64,
     /// The content of the slot, which does not change until the slot is moved.
     pub words: TableSlot,
 }
@@ -40,7 +40,7 @@ pub(super) struct Flight {
     pub key_len: u32,
     pub value_len: u32,
     /// Address of the current slot.
-    pub at: u64,
+    pub address: u64,
     /// True if the current slot is the one that was remembered.
     pub remembered: bool,
     /// Table and index of the current slot, unless it was remembered.
@@ -70,7 +70,7 @@ impl Flight {
         hash: 0,
         key_len: 0,
         value_len: 0,
-        at: 0,
+        address: 0,
         remembered: false,
         table: 0,
         slot: 0,
@@ -89,7 +89,7 @@ impl Flight {
     pub fn go_home(&mut self, tables: &Tables, table: u32) {
         (self.table, self.passed, self.remembered) = (table, 0, false);
         self.slot = tables.home(table, self.hash);
-        self.at = tables.address(table, self.slot);
+        self.address = tables.address(table, self.slot);
     }
 
     /// Returns the slot's generation after the CAS. A new object makes an even generation odd, a DELETE

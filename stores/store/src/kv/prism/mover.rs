@@ -180,14 +180,14 @@ impl Mover {
     fn proceed(&mut self, base: u32, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let first = self.table.places().before(base);
         let slots = self.table.places().slots(base);
-        for at in 0..WINDOW {
-            if let Task::Stuck(entry) = self.tasks[at] {
-                self.tasks[at] = Task::Idle;
-                self.act(at, entry, nic)?;
+        for index in 0..WINDOW {
+            if let Task::Stuck(entry) = self.tasks[index] {
+                self.tasks[index] = Task::Idle;
+                self.act(index, entry, nic)?;
             }
-            while self.tasks[at] == Task::Idle && self.next < slots {
+            while self.tasks[index] == Task::Idle && self.next < slots {
                 self.next += 1;
-                self.act(at, first + self.next - 1, nic)?;
+                self.act(index, first + self.next - 1, nic)?;
             }
         }
         if self.next == slots && self.tasks.iter().all(|task| *task == Task::Idle) {
@@ -206,15 +206,15 @@ impl Mover {
         if completion.status != Status::Success {
             return Err(Broken::Completion(completion.status));
         }
-        let at = usize::try_from(completion.id).map_err(|_| Broken::Protocol)?;
-        let Some(Task::Busy(entry)) = self.tasks.get(at).copied() else { return Err(Broken::Protocol) };
-        self.tasks[at] = Task::Idle;
-        self.act(at, entry, nic)
+        let index = usize::try_from(completion.id).map_err(|_| Broken::Protocol)?;
+        let Some(Task::Busy(entry)) = self.tasks.get(index).copied() else { return Err(Broken::Protocol) };
+        self.tasks[index] = Task::Idle;
+        self.act(index, entry, nic)
     }
 
     /// Performs the next step for a slot. If the slot has changed since it was read, the CAS fails.
-    fn act(&mut self, at: usize, entry: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
-        let hand = SwapIds { id: at as u64, quiet: QUIET, old: self.arena.sge(at * SLOT, SLOT) };
+    fn act(&mut self, index: usize, entry: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        let hand = SwapIds { id: index as u64, quiet: QUIET, old: self.arena.sge(index * SLOT, SLOT) };
         let words = self.look(entry);
         let moved = self.table.word(entry, 2) & MOVED != 0;
         let slot = self.table.remote(self.table.places().entry(entry));
@@ -222,22 +222,22 @@ impl Mover {
             self.counters.slots += 1;
             return Ok(());
         }
-        self.tasks[at] = Task::Busy(entry);
+        self.tasks[index] = Task::Busy(entry);
         if words.generation & 1 == 0 {
             return hand.give_up(slot, &words, nic);
         }
-        let place = |to: u64| self.table.remote(self.table.places().entry(to));
+        let place = |target: u64| self.table.remote(self.table.places().entry(target));
         match self.find(words.hash) {
-            Target::Free(to) => hand.reserve(place(to), words.hash, nic),
-            Target::Bound(to) if words.generation & FROZEN != 0 || self.care == MovePolicy::Unfrozen => {
-                hand.hand_over(slot, &words, place(to), nic)
+            Target::Free(target) => hand.reserve(place(target), words.hash, nic),
+            Target::Bound(target) if words.generation & FROZEN != 0 || self.care == MovePolicy::Unfrozen => {
+                hand.hand_over(slot, &words, place(target), nic)
             }
             Target::Bound(_) => {
                 self.counters.objects += 1;
                 hand.freeze(slot, words.generation, nic)
             }
             Target::Nowhere => {
-                self.tasks[at] = Task::Stuck(entry);
+                self.tasks[index] = Task::Stuck(entry);
                 Ok(())
             }
         }

@@ -67,15 +67,15 @@ impl SwapIds {
     /// nothing if it was done before. The first is executed before the second.
     pub fn hand_over(
         self,
-        from: Remote,
+        source: Remote,
         frozen: &TableSlot,
-        to: Remote,
+        target: Remote,
         nic: &mut impl PostPrism,
     ) -> Result<(), Broken> {
         let thawed = TableSlot { generation: frozen.generation & !FROZEN, ..*frozen };
-        let fill = swap(to, RESERVED, thawed.number(), [u64::MAX; 4]);
+        let fill = swap(target, RESERVED, thawed.number(), [u64::MAX; 4]);
         self.post(self.quiet, Flags::default(), fill, nic)?;
-        self.give_up(from, frozen, nic)
+        self.give_up(source, frozen, nic)
     }
 
     /// Marks a slot as moved that points to no object, or whose object is in the next table.

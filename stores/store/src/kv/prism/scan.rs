@@ -109,14 +109,14 @@ impl Scan {
         self.state == State::End
     }
 
-    /// Processes a completion, and calls `found` with a key that it brings.
+    /// Processes a completion, and calls `report` with a key that it brings.
     ///
     /// # Errors
     /// The queue pair has failed, or the server's memory contains no table.
     pub fn complete(
         &mut self,
         completion: &WorkCompletion,
-        found: &mut dyn FnMut(&[u8]),
+        report: &mut dyn FnMut(&[u8]),
         nic: &mut impl PostPrism,
     ) -> Result<(), Broken> {
         if completion.status != Status::Success {
@@ -128,7 +128,7 @@ impl Scan {
             State::Front => self.fronted(nic),
             State::Slots => self.slots(nic),
             State::Objects(left) => {
-                self.object(place, completion.byte_len as usize, found)?;
+                self.object(place, completion.byte_len as usize, report)?;
                 match left {
                     1 => self.objects(nic),
                     _ => {
@@ -213,7 +213,7 @@ impl Scan {
 
     /// Processes a READ through a slot, which returned an object's header and key, or nothing if the object
     /// was deleted in the meantime.
-    fn object(&mut self, place: u16, len: usize, found: &mut dyn FnMut(&[u8])) -> Result<(), Broken> {
+    fn object(&mut self, place: u16, len: usize, report: &mut dyn FnMut(&[u8])) -> Result<(), Broken> {
         let place = usize::from(place);
         if place >= WINDOW || len > HEADER + self.max_key as usize {
             return Err(Broken::Protocol);
@@ -227,7 +227,7 @@ impl Scan {
             return Err(Broken::Protocol);
         };
         let key_len = u32_at(head, 16) as usize;
-        found(landed.get(HEADER..HEADER + key_len).ok_or(Broken::Protocol)?);
+        report(landed.get(HEADER..HEADER + key_len).ok_or(Broken::Protocol)?);
         Ok(())
     }
 

@@ -63,14 +63,14 @@ impl TableSlot {
 
     /// Parses a slot.
     pub(super) fn parse(bytes: &[u8; SLOT]) -> TableSlot {
-        let word = |at: usize| u64_at(bytes, at * 8);
+        let word = |index: usize| u64_at(bytes, index * 8);
         TableSlot { pointer: word(0), bound: word(1), generation: word(2), hash: word(3) }
     }
 
     /// Encodes the slot, little-endian.
     pub(super) fn emit(&self) -> [u8; SLOT] {
         let mut out = [0; SLOT];
-        self.number().iter().enumerate().for_each(|(at, word)| set_u64(&mut out, at * 8, *word));
+        self.number().iter().enumerate().for_each(|(index, word)| set_u64(&mut out, index * 8, *word));
         out
     }
 }

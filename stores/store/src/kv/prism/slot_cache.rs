@@ -6,7 +6,7 @@
 struct Entry {
     /// Hash of the key; 0 if the entry is empty.
     hash: u64,
-    at: u64,
+    address: u64,
     generation: u64,
 }
 
@@ -74,15 +74,15 @@ impl SlotCache {
     #[inline]
     pub fn get(&self, hash: u64) -> Option<(u64, u64)> {
         let entry = self.entries.get(self.place(hash)).filter(|entry| entry.hash == hash)?;
-        Some((entry.at, entry.generation))
+        Some((entry.address, entry.generation))
     }
 
     /// Remembers a slot.
     #[inline]
-    pub fn set(&mut self, hash: u64, at: u64, generation: u64) {
+    pub fn set(&mut self, hash: u64, address: u64, generation: u64) {
         let place = self.place(hash);
         if let Some(entry) = self.entries.get_mut(place) {
-            *entry = Entry { hash, at, generation };
+            *entry = Entry { hash, address, generation };
         }
     }
 

@@ -162,11 +162,11 @@ impl Reachable for PrismTable {
         self.places.before(self.front().count) as usize
     }
 
-    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
+    fn buffers(&self, entry: usize, report: &mut dyn FnMut(u64)) {
         let entry = entry as u64;
         let pointer = self.word(entry, 0);
         if pointer != self.places.entry(entry) + BARE as u64 {
-            found(pointer);
+            report(pointer);
         }
     }
 }
@@ -246,7 +246,8 @@ impl Loader {
         let len = HEADER + key.len() + value.len();
         let least = self.classes.for_len(len as u64).ok_or(Refusal::TooLong)?;
         let old = table.words(slot);
-        let same = self.classes.find(old.pointer).filter(|(at, _)| *at == least && old.generation & 1 == 1);
+        let same =
+            self.classes.find(old.pointer).filter(|(class, _)| *class == least && old.generation & 1 == 1);
         let pointer = match same {
             // The buffer can be overwritten, because no client reads yet.
             Some(_) => old.pointer,
@@ -259,10 +260,10 @@ impl Loader {
                 all[class].address(self.used[class] - 1)
             }
         };
-        let at = (pointer - table.memory.addr) as usize;
-        table.memory.write(at, &header(generation, hash, key.len(), value.len()));
-        table.memory.write(at + HEADER, key);
-        table.memory.write(at + HEADER + key.len(), value);
+        let offset = (pointer - table.memory.addr) as usize;
+        table.memory.write(offset, &header(generation, hash, key.len(), value.len()));
+        table.memory.write(offset + HEADER, key);
+        table.memory.write(offset + HEADER + key.len(), value);
         table.put_words(slot, &TableSlot { pointer, bound: len as u64, generation, hash });
         Ok(())
     }

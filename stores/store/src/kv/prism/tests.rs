@@ -50,8 +50,8 @@ enum Move {
 #[derive(Copy, Clone, Debug, Hash)]
 struct Event {
     asked: (u8, u8, u8),
-    from: usize,
-    to: Option<(usize, Reply)>,
+    begin: usize,
+    end: Option<(usize, Reply)>,
 }
 
 struct Program {
@@ -86,7 +86,8 @@ impl<'w> Run<'w> {
         let table = PrismTable::new(config, memory.clone());
         let mut loader = Loader::new(classes.clone());
         world.loaded.iter().for_each(|key| loader.put(&table, &[*key], &[0]).unwrap());
-        let free = (0..BUFFERS).map(|index| class.address(index)).filter(|at| !loader.has_used(*at));
+        let free =
+            (0..BUFFERS).map(|index| class.address(index)).filter(|address| !loader.has_used(*address));
         let free = free.collect();
         let server = Server { shard: table.clone(), memory, classes, free };
         let mut net = Net::of(vec![server]);
@@ -112,18 +113,18 @@ impl<'w> Run<'w> {
     }
 
     /// Starts a client's next operation, if the client is idle.
-    fn proceed(&mut self, at: usize) {
-        let plan = self.world.clients.get(at).copied().unwrap_or_default();
-        let Program { next, open, .. } = &mut self.programs[at];
+    fn proceed(&mut self, index: usize) {
+        let plan = self.world.clients.get(index).copied().unwrap_or_default();
+        let Program { next, open, .. } = &mut self.programs[index];
         if let (None, Some(asked)) = (&open, plan.get(*next)) {
             *next += 1;
-            self.ask(at, *asked);
+            self.ask(index, *asked);
         }
     }
 
-    fn ask(&mut self, at: usize, (operation, key, value): Request) {
-        let way = if at < self.way { at } else { at + 1 };
-        let Program { client, open, .. } = &mut self.programs[at];
+    fn ask(&mut self, index: usize, (operation, key, value): Request) {
+        let way = if index < self.way { index } else { index + 1 };
+        let Program { client, open, .. } = &mut self.programs[index];
         let mut connections = self.net.connections(way);
         let nic = &mut connections.endpoint(0);
         let started = match operation {
@@ -135,17 +136,17 @@ impl<'w> Run<'w> {
         started.unwrap();
         *open = Some(self.events.len());
         self.now += 1;
-        self.events.push(Event { asked: (operation as u8, key, value), from: self.now, to: None });
+        self.events.push(Event { asked: (operation as u8, key, value), begin: self.now, end: None });
     }
 
     fn moves(&self) -> Vec<Move> {
         let mut moves = Vec::new();
-        let works = (0..=self.way).filter(|at| self.net.has_work(*at, 0));
+        let works = (0..=self.way).filter(|way| self.net.has_work(*way, 0));
         moves.extend(works.map(Move::Step));
         let idle = !self.net.has_work(self.way, 0) && (self.mover.is_busy() || !self.started);
         moves.extend((idle || self.net.has_answer(self.way, 0)).then_some(Move::Think));
         if self.world.deaths && !self.died {
-            let works = (0..=self.way).filter(|at| self.net.has_work(*at, 0));
+            let works = (0..=self.way).filter(|way| self.net.has_work(*way, 0));
             moves.extend(works.map(Move::Die));
         }
         moves
@@ -153,24 +154,24 @@ impl<'w> Run<'w> {
 
     fn make(&mut self, step: Move) {
         match step {
-            Move::Step(at) => {
-                self.net.step(at, 0);
-                if at != self.way {
-                    self.deliver(at, at);
+            Move::Step(way) => {
+                self.net.step(way, 0);
+                if way != self.way {
+                    self.deliver(way, way);
                 }
             }
             Move::Think => self.think(),
-            Move::Die(at) => {
+            Move::Die(way) => {
                 self.died = true;
-                self.net.kill(at);
-                if at == self.way {
-                    while self.net.poll(at, 0).is_some() {}
+                self.net.kill(way);
+                if way == self.way {
+                    while self.net.poll(way, 0).is_some() {}
                     let table = self.net.servers[0].shard.clone();
                     self.mover = Mover::new(table, self.arena.clone(), self.world.care).unwrap();
                     self.started = false;
                 } else {
-                    self.programs[at].open = None;
-                    self.programs[at].next = usize::MAX;
+                    self.programs[way].open = None;
+                    self.programs[way].next = usize::MAX;
                 }
             }
         }
@@ -185,9 +186,9 @@ impl<'w> Run<'w> {
     }
 
     /// Delivers the results of a client's executed requests.
-    fn deliver(&mut self, at: usize, way: usize) {
+    fn deliver(&mut self, index: usize, way: usize) {
         while let Some(completion) = self.net.poll(way, 0) {
-            let Program { client, open, .. } = &mut self.programs[at];
+            let Program { client, open, .. } = &mut self.programs[index];
             let mut connections = self.net.connections(way);
             let Some(ended) = client.complete(&completion, &mut connections.endpoint(0)).unwrap() else {
                 continue;
@@ -199,9 +200,9 @@ impl<'w> Run<'w> {
                 other => panic!("{other:?}"),
             };
             self.now += 1;
-            self.events[open.take().unwrap()].to = Some((self.now, answer));
+            self.events[open.take().unwrap()].end = Some((self.now, answer));
         }
-        self.proceed(at);
+        self.proceed(index);
     }
 
     /// Returns a digest of the state. Two runs in the same state continue in the same way.
@@ -210,8 +211,8 @@ impl<'w> Run<'w> {
         let mut bytes = vec![0; self.net.servers[0].memory.bytes.len()];
         self.net.servers[0].memory.read(0, &mut bytes);
         (bytes, &self.net.servers[0].free, &self.events, self.died, self.started).hash(&mut hasher);
-        for (at, program) in self.programs.iter().enumerate() {
-            (self.net.seen(at), self.net.has_work(at, 0), program.open).hash(&mut hasher);
+        for (index, program) in self.programs.iter().enumerate() {
+            (self.net.seen(index), self.net.has_work(index, 0), program.open).hash(&mut hasher);
         }
         let mover = (self.net.queue(self.way, 0), self.net.has_answer(self.way, 0), self.mover.state());
         mover.hash(&mut hasher);
@@ -235,7 +236,8 @@ impl<'w> Run<'w> {
         }
         let server = &self.net.servers[0];
         let mut leads = Vec::new();
-        (0..server.shard.entries()).for_each(|entry| server.shard.buffers(entry, &mut |to| leads.push(to)));
+        (0..server.shard.entries())
+            .for_each(|entry| server.shard.buffers(entry, &mut |address| leads.push(address)));
         if leads.len() != server.live().len() {
             return Err("an object is in two slots".to_owned());
         }
@@ -260,30 +262,30 @@ fn join(net: &mut Net<PrismTable>) -> Program {
 /// Returns true if the operations can be ordered such that each takes effect between its request and its
 /// answer. An operation without an answer may have been executed or not.
 fn one_after_the_other(events: &[Event], done: &mut [bool], keys: &[Option<u8>; 3]) -> bool {
-    let open = |at: &usize| !done[*at];
-    if (0..events.len()).filter(open).all(|at| events[at].to.is_none()) {
+    let open = |index: &usize| !done[*index];
+    if (0..events.len()).filter(open).all(|index| events[index].end.is_none()) {
         return true;
     }
-    let answered = (0..events.len()).filter(open).filter_map(|at| events[at].to.map(|(to, _)| to));
+    let answered = (0..events.len()).filter(open).filter_map(|index| events[index].end.map(|(time, _)| time));
     let first = answered.min().unwrap_or(usize::MAX);
-    for at in (0..events.len()).filter(open).collect::<Vec<_>>() {
-        let Event { asked: (operation, key, value), from, to } = events[at];
+    for index in (0..events.len()).filter(open).collect::<Vec<_>>() {
+        let Event { asked: (operation, key, value), begin, end } = events[index];
         let before = keys[key as usize];
         let (answer, after) = match operation {
             operation if operation == Get as u8 => (before, before),
             operation if operation == Put as u8 => (Some(0), Some(value)),
             _ => (before.map(|_| 0), None),
         };
-        if from > first || to.is_some_and(|(_, saw)| saw != answer) {
+        if begin > first || end.is_some_and(|(_, saw)| saw != answer) {
             continue;
         }
         let mut keys = *keys;
         keys[key as usize] = after;
-        done[at] = true;
+        done[index] = true;
         if one_after_the_other(events, done, &keys) {
             return true;
         }
-        done[at] = false;
+        done[index] = false;
     }
     false
 }
@@ -300,7 +302,7 @@ struct Found {
 
 /// Searches all orders.
 fn search(world: &World) -> Found {
-    let mut found = Found::default();
+    let mut result = Found::default();
     let mut known = BTreeSet::new();
     let mut paths: Vec<Vec<Move>> = vec![Vec::new()];
     while let Some(mut path) = paths.pop() {
@@ -315,27 +317,27 @@ fn search(world: &World) -> Found {
                 path.push(*first);
                 continue;
             }
-            found.ends += 1;
+            result.ends += 1;
             match run.close() {
-                Ok(tables) => found.tables = found.tables.max(tables),
+                Ok(tables) => result.tables = result.tables.max(tables),
                 Err(says) => {
-                    found.broken = Some(format!("{says}\nafter {path:?}"));
+                    result.broken = Some(format!("{says}\nafter {path:?}"));
                     paths.clear();
                 }
             }
             break;
         }
     }
-    found.states = known.len();
-    println!("{world:?}: {} states, {} ends, {} tables", found.states, found.ends, found.tables);
-    found
+    result.states = known.len();
+    println!("{world:?}: {} states, {} ends, {} tables", result.states, result.ends, result.tables);
+    result
 }
 
 /// Asserts that the world is correct in every order, and that the table grew.
 fn holds(world: &World) {
-    let found = search(world);
-    assert_eq!(found.broken, None, "{world:?}");
-    assert!(found.tables > 1 && found.ends > 1, "{found:?}");
+    let result = search(world);
+    assert_eq!(result.broken, None, "{world:?}");
+    assert!(result.tables > 1 && result.ends > 1, "{result:?}");
 }
 
 const ONE_KEY: World = World {
@@ -379,7 +381,7 @@ fn a_death_anywhere_leaves_nothing_broken() {
 
 #[test]
 fn the_search_finds_a_move_that_does_not_freeze() {
-    let found = search(&World { care: MovePolicy::Unfrozen, ..ONE_KEY });
-    let broken = found.broken.expect("a PUT that was forgotten");
+    let result = search(&World { care: MovePolicy::Unfrozen, ..ONE_KEY });
+    let broken = result.broken.expect("a PUT that was forgotten");
     assert!(broken.contains("not linearizable"), "{broken}");
 }

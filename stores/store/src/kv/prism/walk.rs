@@ -26,7 +26,7 @@ impl Client {
             return self.passed_all(place, nic);
         }
         flight.slot = (flight.slot + 1) % slots;
-        flight.at = self.tables.address(flight.table, flight.slot);
+        flight.address = self.tables.address(flight.table, flight.slot);
         self.look(place, nic)?;
         Ok(Next::On)
     }
@@ -45,8 +45,8 @@ impl Client {
         let flight = &mut self.flights[usize::from(place)];
         flight.state = State::Asking;
         flight.round_trips += 1;
-        let to = self.landing(place);
-        chain::ask(self.remote(self.tables.front()), place, to, &self.arena, nic)?;
+        let landing = self.landing(place);
+        chain::ask(self.remote(self.tables.front()), place, landing, &self.arena, nic)?;
         Ok(Next::On)
     }
 
@@ -65,13 +65,13 @@ impl Client {
     #[cold]
     pub(super) fn fronted(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Next, Broken> {
         let asked = self.flights.get(usize::from(place)).is_some_and(|flight| flight.state == State::Asking);
-        let at = match place {
+        let offset = match place {
             NO_FLIGHT if std::mem::take(&mut self.looks_in_front) => self.arena.front(),
             place if asked => self.landing(place),
             _ => return Err(Broken::Protocol),
         };
         let mut word = [0; FRONT_WORD];
-        self.arena.block.read(at, &mut word);
+        self.arena.block.read(offset, &mut word);
         let front = Front::parse(u64::from_le_bytes(word), self.tables.most()).ok_or(Broken::Protocol)?;
         self.front.count = self.front.count.max(front.count);
         self.front.base = self.front.base.max(front.base);
@@ -143,7 +143,7 @@ impl Client {
         if old.hash != flight.hash || old.generation & MOVED != 0 {
             return self.retry(place, nic);
         }
-        flight.frozen = Some(Frozen { at: flight.at, words: old });
+        flight.frozen = Some(Frozen { address: flight.address, words: old });
         self.next_table(place, nic)
     }
 
@@ -164,12 +164,12 @@ impl Client {
         };
         flight.state = State::Helping;
         flight.round_trips += 1;
-        let to = flight.at;
-        let from = self.remote(frozen.at);
-        let to = self.remote(to);
+        let address = flight.address;
+        let source = self.remote(frozen.address);
+        let target = self.remote(address);
         let old = self.arena.block.sge(self.arena.old(place), SLOT);
         let hand = SwapIds { id: Part::Move.id(place), quiet: Part::Quiet.id(place), old };
-        hand.hand_over(from, &frozen.words, to, nic)?;
+        hand.hand_over(source, &frozen.words, target, nic)?;
         Ok(Next::On)
     }
 

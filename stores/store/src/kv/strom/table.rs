@@ -65,7 +65,7 @@ type Bucket = (u32, usize);
 /// A search node: a key that could move from its bucket to its later slot.
 #[derive(Copy, Clone)]
 struct Node {
-    at: Bucket,
+    bucket: Bucket,
     later: u32,
     /// The node whose key would move to this bucket.
     parent: u16,
@@ -130,7 +130,8 @@ impl StromTable {
     fn locate(&self, hash: u64) -> Option<Bucket> {
         self.ways(hash).into_iter().find_map(|slot| {
             let stored = self.load(slot);
-            StromTable::buckets(slot).find(|&at| self.held(at).is_some() && stored.keys[at.1] == hash)
+            StromTable::buckets(slot)
+                .find(|&bucket| self.held(bucket).is_some() && stored.keys[bucket.1] == hash)
         })
     }
 
@@ -139,24 +140,24 @@ impl StromTable {
     }
 
     fn vacant(&self, slot: u32) -> Option<Bucket> {
-        StromTable::buckets(slot).find(|at| self.held(*at).is_none())
+        StromTable::buckets(slot).find(|bucket| self.held(*bucket).is_none())
     }
 
     /// Returns a bucket for a hash that has none: a vacant one, or one whose key can move to its later slot,
     /// after which further keys may have to move. The number of moves is minimal.
     fn make_space(&mut self, hash: u64) -> Option<Bucket> {
         let ways = self.ways(hash);
-        if let Some(at) = ways.into_iter().find_map(|slot| self.vacant(slot)) {
-            return Some(at);
+        if let Some(bucket) = ways.into_iter().find_map(|slot| self.vacant(slot)) {
+            return Some(bucket);
         }
         self.search.clear();
         ways.into_iter().for_each(|slot| self.extend(slot, ROOT));
-        for at in 0..SEARCH {
-            let Node { later, .. } = *self.search.get(at)?;
+        for node in 0..SEARCH {
+            let Node { later, .. } = *self.search.get(node)?;
             if let Some(free) = self.vacant(later) {
-                return Some(self.shift(at as u16, free));
+                return Some(self.shift(node as u16, free));
             }
-            self.extend(later, at as u16);
+            self.extend(later, node as u16);
         }
         None
     }
@@ -164,28 +165,28 @@ impl StromTable {
     /// Adds the movable keys of a slot to the search: those whose first slot it is.
     fn extend(&mut self, slot: u32, parent: u16) {
         let stored = self.load(slot);
-        for at in StromTable::buckets(slot) {
-            let [first, later] = self.ways(stored.keys[at.1]);
+        for bucket in StromTable::buckets(slot) {
+            let [first, later] = self.ways(stored.keys[bucket.1]);
             if first == slot && later != slot && self.search.len() < SEARCH {
-                self.search.push(Node { at, later, parent });
+                self.search.push(Node { bucket, later, parent });
             }
         }
     }
 
-    /// Moves the keys on the path that ends in node `at`, the last one first. So a key is in its later slot
+    /// Moves the keys on the path that ends in `node`, the last one first. So a key is in its later slot
     /// before it leaves the first. Returns the bucket that becomes free.
-    fn shift(&mut self, at: u16, free: Bucket) -> Bucket {
-        let mut at = at;
+    fn shift(&mut self, node: u16, free: Bucket) -> Bucket {
+        let mut node = node;
         let mut free = free;
-        while at != ROOT {
-            let Node { at: from, parent, .. } = self.search[usize::from(at)];
+        while node != ROOT {
+            let Node { bucket: from, parent, .. } = self.search[usize::from(node)];
             let stored = self.load(from.0);
             self.publish(free, stored.keys[from.1], stored.values[from.1], stored.lens[from.1]);
             self.empty(from);
             let object = self.hold(from, None);
             self.hold(free, object);
             self.moves.note(u64::from(free.0) * BUCKETS as u64 + free.1 as u64);
-            (at, free) = (parent, from);
+            (node, free) = (parent, from);
         }
         free
     }
@@ -210,15 +211,15 @@ impl StromTable {
     fn store(&mut self, slot: u32, content: &Slot) {
         let bytes = content.emit();
         self.index.barrier();
-        for at in (0..Slot::LEN).step_by(8) {
-            self.index.store(slot as usize * Slot::LEN + at, u64_at(&bytes, at));
+        for offset in (0..Slot::LEN).step_by(8) {
+            self.index.store(slot as usize * Slot::LEN + offset, u64_at(&bytes, offset));
         }
         self.index.barrier();
     }
 
     /// Returns true if the object in the bucket belongs to `key`, and not to another key with the same hash.
-    fn is_of(&self, at: Bucket, key: &[u8]) -> bool {
-        self.held(at).is_some_and(|object| {
+    fn is_of(&self, bucket: Bucket, key: &[u8]) -> bool {
+        self.held(bucket).is_some_and(|object| {
             object.key_len as usize == key.len() && self.extents.equal(object.extent, HEADER, key)
         })
     }
@@ -238,12 +239,12 @@ impl Table for StromTable {
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
         let hash = hash_key(self.config.hash_seed, key);
-        let found = self.locate(hash);
-        if found.is_some_and(|at| !self.is_of(at, key)) {
+        let existing = self.locate(hash);
+        if existing.is_some_and(|bucket| !self.is_of(bucket, key)) {
             return Err(Refusal::TableFull);
         }
         let extent = self.extents.allocate(HEADER + key.len() + value.len())?;
-        let Some(at) = found.or_else(|| self.make_space(hash)) else {
+        let Some(bucket) = existing.or_else(|| self.make_space(hash)) else {
             self.extents.free(extent);
             return Err(Refusal::TableFull);
         };
@@ -255,8 +256,8 @@ impl Table for StromTable {
         self.scratch[..HEADER].copy_from_slice(&crc.to_le_bytes());
         self.extents.region.write(extent.offset(), &self.scratch);
         let address = self.extents.region.block().addr + extent.offset() as u64;
-        self.publish(at, hash, address, self.scratch.len() as u32);
-        match self.hold(at, Some(Object { extent, key_len: key.len() as u32 })) {
+        self.publish(bucket, hash, address, self.scratch.len() as u32);
+        match self.hold(bucket, Some(Object { extent, key_len: key.len() as u32 })) {
             // Readers of the old object detect by its check value that its lines were reused.
             Some(old) => self.extents.free(old.extent),
             None => self.keys += 1,
@@ -266,9 +267,9 @@ impl Table for StromTable {
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Refusal> {
         let hash = hash_key(self.config.hash_seed, key);
-        let at = self.locate(hash).filter(|at| self.is_of(*at, key)).ok_or(Refusal::Absent)?;
-        self.empty(at);
-        if let Some(old) = self.hold(at, None) {
+        let bucket = self.locate(hash).filter(|bucket| self.is_of(*bucket, key)).ok_or(Refusal::Absent)?;
+        self.empty(bucket);
+        if let Some(old) = self.hold(bucket, None) {
             self.extents.free(old.extent);
         }
         self.keys -= 1;
@@ -336,8 +337,8 @@ mod tests {
         }
         assert_eq!(table.len(), 3000);
         for number in 0..3000u32 {
-            let found = look(&table, &number.to_le_bytes()).unwrap();
-            assert_eq!(found, vec![2; (number as usize * 7 + 26) % 100]);
+            let value = look(&table, &number.to_le_bytes()).unwrap();
+            assert_eq!(value, vec![2; (number as usize * 7 + 26) % 100]);
         }
         assert_eq!(look(&table, b"none"), None);
         assert_eq!(table.delete(b"none"), Err(Refusal::Absent));
@@ -367,12 +368,12 @@ mod tests {
         let second = hash_key(3, b"second");
         // Simulates two keys with the same hash: the second key's slot contains the first key's object under
         // the second hash.
-        let at = table.locate(first).unwrap();
-        let to = (table.ways(second)[0], 0);
-        let object = table.load(at.0);
-        table.publish(to, second, object.values[at.1], object.lens[at.1]);
-        let extent = table.hold(at, None);
-        table.hold(to, extent);
+        let bucket = table.locate(first).unwrap();
+        let target = (table.ways(second)[0], 0);
+        let object = table.load(bucket.0);
+        table.publish(target, second, object.values[bucket.1], object.lens[bucket.1]);
+        let extent = table.hold(bucket, None);
+        table.hold(target, extent);
         assert_eq!(table.put(b"second", b"other"), Err(Refusal::TableFull));
         assert_eq!(table.delete(b"second"), Err(Refusal::Absent));
     }

@@ -137,18 +137,18 @@ fn a_chain_without_end_ends_the_lookup() {
 fn answers_to_nobody_break_the_client() {
     let good = [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let lies: [(usize, u8); 5] = [(0, 9), (2, 1), (2, 200), (4, 2), (8, 1)];
-    for (at, byte) in lies {
+    for (index, byte) in lies {
         let mut world = world::<TwoSidedArm>();
         world.client.get(b"k", &mut world.wire.ends[0]).unwrap();
         let mut message = good;
-        message[at] = byte;
+        message[index] = byte;
         let arena = world.wire.blocks_of(super::wire::Side::Client).remove(0);
         let client = ClientConfig { window: 2, max_key: 16, max_value: 1000, eager: 256, inline: 0 };
         arena.write(client.receives_at::<crate::kv::two_sided::TwoSided>(), &message);
         world.wire.ends[0].drain();
         let end = &mut world.wire.ends[0];
         let result = world.client.complete(&received(0, 16, None), end);
-        assert_eq!(result, Err(Broken::Protocol), "byte {at}");
+        assert_eq!(result, Err(Broken::Protocol), "byte {index}");
         assert!(world.client.abandon().is_some());
     }
     let mut world = world::<TwoSidedArm>();

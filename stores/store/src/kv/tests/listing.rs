@@ -12,13 +12,13 @@ use std::collections::BTreeSet;
 fn listed<T: Table>(table: &mut T, most: usize, mut change: impl FnMut(&mut T, u32)) -> BTreeSet<Vec<u8>> {
     let mut cursor = Cursor::START;
     let mut page = Vec::new();
-    let mut found = BTreeSet::new();
+    let mut keys = BTreeSet::new();
     for number in 0..100_000 {
         list(table, cursor, most, &mut page);
         let parsed = Page::parse(&page).expect("a page");
         assert!(page.len() <= most, "{} bytes", page.len());
-        found.extend(parsed.keys().map(<[u8]>::to_vec));
-        let Some(next) = parsed.next else { return found };
+        keys.extend(parsed.keys().map(<[u8]>::to_vec));
+        let Some(next) = parsed.next else { return keys };
         cursor = next;
         change(table, number);
     }
@@ -35,16 +35,16 @@ fn keys_that_stay_are_listed_while_others_come_and_go<T: Table>(mut table: T) {
     stay.iter().for_each(|key| table.put(key, b"value").unwrap());
     assert_eq!(listed(&mut table, 1024, |_, _| ()), stay);
     // The number of new keys is so large that others move aside, and that tombstones are removed.
-    let found = listed(&mut table, 512, |table, number| {
-        for at in 0..40 {
-            let name = key(10_000 + (number * 40 + at) % 900);
+    let keys = listed(&mut table, 512, |table, number| {
+        for index in 0..40 {
+            let name = key(10_000 + (number * 40 + index) % 900);
             if table.delete(&name).is_err() {
                 table.put(&name, b"new").unwrap();
             }
         }
         table.put(&key(number % 1000), &vec![b'v'; number as usize % 300]).unwrap();
     });
-    assert!(found.is_superset(&stay), "{} of {}", found.intersection(&stay).count(), stay.len());
+    assert!(keys.is_superset(&stay), "{} of {}", keys.intersection(&stay).count(), stay.len());
     stay.iter().for_each(|key| table.delete(key).unwrap());
     let rest = listed(&mut table, 4096, |_, _| ());
     assert!(rest.is_disjoint(&stay) && rest.len() as u64 == table.len());
@@ -102,18 +102,18 @@ fn a_client_lists_page_by_page<A: Arm>() {
     let mut world = World::<A>::new(config, ServerConfig::default(), 1000, 4 << 20, 5);
     let all: BTreeSet<Vec<u8>> = (0..700).map(key).collect();
     all.iter().for_each(|key| world.server.borrow_mut().table_mut().put(key, b"value").unwrap());
-    let mut found = BTreeSet::new();
+    let mut keys = BTreeSet::new();
     let mut cursor = Some(Cursor::START);
     let mut pages = 0;
-    while let Some(at) = cursor {
-        world.client.list(at, world.wire.end(Side::Client)).unwrap();
+    while let Some(current) = cursor {
+        world.client.list(current, world.wire.end(Side::Client)).unwrap();
         let ended = world.finish();
         let bytes = ended.value.unwrap_or_else(|| panic!("a page: {:?}", ended.outcome));
         let page = Page::parse(&bytes).unwrap();
-        found.extend(page.keys().map(<[u8]>::to_vec));
+        keys.extend(page.keys().map(<[u8]>::to_vec));
         (cursor, pages) = (page.next, pages + 1);
     }
-    assert_eq!(found, all);
+    assert_eq!(keys, all);
     assert!(pages > 10, "{pages}");
     assert_eq!(world.server.borrow().counters().lists, pages);
 }

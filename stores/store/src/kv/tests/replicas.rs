@@ -39,7 +39,7 @@ fn completion(id: u64, status: Status, kind: CompletionKind, byte_len: u32) -> W
 struct Read {
     id: u64,
     from: (u32, u64),
-    to: Sge,
+    landing: Sge,
 }
 
 /// A server, its memory, and its client's connection.
@@ -94,7 +94,7 @@ impl Post for Net {
             remora_nic::Operation::Read(remote) => {
                 assert!(request.flags.signaled, "each read has its own end");
                 let from = (remote.rkey.get(), remote.addr);
-                self.reads.push(Read { id: request.id, from, to: *sge });
+                self.reads.push(Read { id: request.id, from, landing: *sge });
             }
             remora_nic::Operation::Send => {
                 let mut message = vec![0; sge.len as usize];
@@ -123,16 +123,17 @@ impl Net {
     fn end_a_read(&mut self, random: &mut Random, status: Status) -> bool {
         let answered = |read: &Read, places: &[Place]| !places[(read.id >> SHIFT) as usize].silent;
         let ready: Vec<usize> =
-            (0..self.reads.len()).filter(|at| answered(&self.reads[*at], &self.places)).collect();
+            (0..self.reads.len()).filter(|index| answered(&self.reads[*index], &self.places)).collect();
         if ready.is_empty() {
             return false;
         }
-        let Read { id, from, to } = self.reads.swap_remove(ready[random.below(ready.len() as u64) as usize]);
+        let Read { id, from, landing } =
+            self.reads.swap_remove(ready[random.below(ready.len() as u64) as usize]);
         let place = &self.places[(id >> SHIFT) as usize];
         if status == Status::Success {
-            let mut bytes = vec![0; to.len as usize];
+            let mut bytes = vec![0; landing.len as usize];
             place.blocks[from.0 as usize - 1].read(from.1 as usize, &mut bytes);
-            place.blocks[4].write(to.addr as usize, &bytes);
+            place.blocks[4].write(landing.addr as usize, &bytes);
         }
         self.done.push(completion(id, status, CompletionKind::Read, 0));
         true
@@ -140,10 +141,10 @@ impl Net {
 
     /// Lets a server answer its first call.
     fn answer(&mut self) -> bool {
-        let Some(at) = self.calls.iter().position(|(server, _)| !self.places[*server].silent) else {
+        let Some(index) = self.calls.iter().position(|(server, _)| !self.places[*server].silent) else {
             return false;
         };
-        let (server, message) = self.calls.remove(at).unwrap();
+        let (server, message) = self.calls.remove(index).unwrap();
         let place = &mut self.places[server];
         let (id, sge) = place.receives[1].pop_front().expect("the client keeps to its window");
         place.blocks[2].write(sge.addr as usize, &message);
@@ -154,8 +155,8 @@ impl Net {
             let [sge] = sges[..] else { panic!("one element") };
             let mut reply = vec![0; sge.len as usize];
             place.blocks[sge.lkey.get() as usize - 1].read(sge.addr as usize, &mut reply);
-            let (to_id, to) = place.receives[0].pop_front().expect("a receive request");
-            place.blocks[4].write(to.addr as usize, &reply);
+            let (to_id, target) = place.receives[0].pop_front().expect("a receive request");
+            place.blocks[4].write(target.addr as usize, &reply);
             self.done.push(completion(to_id, Status::Success, CompletionKind::Receive, sge.len));
             if signaled {
                 let sent = completion(id, Status::Success, CompletionKind::Send, 0);
@@ -241,8 +242,8 @@ impl World {
     /// Delivers the completions in random order.
     fn take(&mut self) {
         while !self.net.done.is_empty() {
-            let at = self.random.below(self.net.done.len() as u64) as usize;
-            let one = self.net.done.swap_remove(at);
+            let index = self.random.below(self.net.done.len() as u64) as usize;
+            let one = self.net.done.swap_remove(index);
             if let Some(finished) = self.machine.complete(&one, &mut self.net).unwrap() {
                 self.ended.insert(finished.slot.index(), end(&finished));
             }
@@ -286,9 +287,9 @@ impl World {
     fn value_at(&mut self, server: usize, key: &[u8]) -> Option<End> {
         let other = 1 - server;
         self.machine.detach(other);
-        let found = self.get(key);
+        let value = self.get(key);
         self.attach_after_all(other);
-        found
+        value
     }
 
     /// Attaches a server that sees the client for the first time.
@@ -304,8 +305,8 @@ impl World {
     }
 }
 
-fn value(of: u64) -> Vec<u8> {
-    (0..of % 300).map(|at| (at ^ of) as u8).collect()
+fn value(seed: u64) -> Vec<u8> {
+    (0..seed % 300).map(|index| (index ^ seed) as u8).collect()
 }
 
 #[test]

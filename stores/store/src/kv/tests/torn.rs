@@ -77,7 +77,8 @@ impl History {
 
     /// Returns the word at `addr` after `time` stores.
     fn word(&self, addr: u64, time: usize) -> [u8; 8] {
-        let stored = self.stores.get(&addr).and_then(|stores| stores.iter().rfind(|(at, _)| *at <= time));
+        let stored =
+            self.stores.get(&addr).and_then(|stores| stores.iter().rfind(|(number, _)| *number <= time));
         if let Some((_, word)) = stored {
             return word.to_le_bytes();
         }
@@ -86,8 +87,8 @@ impl History {
             .iter()
             .find(|(start, bytes)| (*start..start + bytes.len() as u64).contains(&addr))
             .expect("an address of the table");
-        let at = (addr - start) as usize;
-        bytes[at..at + 8].try_into().unwrap()
+        let offset = (addr - start) as usize;
+        bytes[offset..offset + 8].try_into().unwrap()
     }
 
     /// Returns what the READs read if their n-th word is copied at `time(n)`.
@@ -120,8 +121,8 @@ impl History {
 #[derive(Debug)]
 struct Seen {
     value: Option<Vec<u8>>,
-    from: usize,
-    to: usize,
+    begin: usize,
+    end: usize,
     tries: u32,
 }
 
@@ -137,22 +138,22 @@ fn look<L: Lookup>(
     let mut progress = L::Progress::default();
     let mut step = lookup.begin(&mut progress, hash_key(SEED, key));
     let mut now = 0;
-    let mut from = None;
+    let mut begin = None;
     for batch in 0.. {
         let Step::Read(reads) = step else { break };
         let mut landed = history.read(&reads, &mut order, &mut |word| {
             now = now.max(schedule(batch, word).min(history.end));
-            from.get_or_insert(now);
+            begin.get_or_insert(now);
             now
         });
         step = lookup.advance(&mut progress, key, &mut landed);
         if let Step::Found { start, len } = step {
             let value = Some(landed[start..start + len].to_vec());
-            return Seen { value, from: from.unwrap(), to: now, tries: L::tries(&progress) };
+            return Seen { value, begin: begin.unwrap(), end: now, tries: L::tries(&progress) };
         }
     }
     assert!(matches!(step, Step::Absent), "{step:?}");
-    Seen { value: None, from: from.unwrap(), to: now, tries: L::tries(&progress) }
+    Seen { value: None, begin: begin.unwrap(), end: now, tries: L::tries(&progress) }
 }
 
 /// Tries all schedules with one cut in the first or second batch of READs, and random ones. Later batches
@@ -237,7 +238,7 @@ fn random_schedules<L: Lookup>(
         let mut times = random;
         let order = |places: &mut Vec<usize>| match copy {
             CopyOrder::WordsShuffled => {
-                (1..places.len()).for_each(|at| places.swap(at, below(&mut seed, at + 1)))
+                (1..places.len()).for_each(|index| places.swap(index, below(&mut seed, index + 1)))
             }
             CopyOrder::LinesShuffled => {
                 let lines = places.len() / 8;
@@ -316,21 +317,21 @@ fn overwritten_and_used_again_by<A: Arm>() {
     let begins = [0, 0, ends[0]];
     let ends = [ends[0], ends[1], usize::MAX];
     let mut torn = 0;
-    let mut found = [0; 3];
+    let mut counts = [0; 3];
     every_schedule(&bench.lookup, key, &history, A::ORDER, |seen| {
         let seen_value = seen.value.as_ref().expect("the key is never absent");
         let fill = (0..3).find(|fill| *seen_value == value(*fill as u8 + 1)).expect("a value that was put");
         // The value was the key's value at some moment of the lookup: its PUT had begun, and the next PUT
         // had not ended before.
         assert!(
-            begins[fill] <= seen.to && seen.from <= ends[fill],
+            begins[fill] <= seen.end && seen.begin <= ends[fill],
             "{fill} in {seen:?}, {begins:?} {ends:?}"
         );
         torn += u32::from(seen.tries > 0);
-        found[fill] += 1;
+        counts[fill] += 1;
     });
     assert!(torn > 1000, "torn reads happened: {torn}");
-    assert!(found.iter().all(|count| *count > 0), "{found:?}");
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
 }
 
 fn deleted_and_used_again_by<A: Arm>() {
@@ -348,8 +349,8 @@ fn deleted_and_used_again_by<A: Arm>() {
     let mut counts = [0; 2];
     every_schedule(&bench.lookup, key, &history, A::ORDER, |seen| {
         match &seen.value {
-            Some(stored) => assert!(*stored == value(1) && seen.from <= deleted),
-            None => assert!(seen.to > 0),
+            Some(stored) => assert!(*stored == value(1) && seen.begin <= deleted),
+            None => assert!(seen.end > 0),
         }
         counts[usize::from(seen.value.is_some())] += 1;
     });

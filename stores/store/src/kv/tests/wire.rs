@@ -181,8 +181,8 @@ impl Wire {
     }
 
     fn at(&self, side: Side, key: Key, addr: u64, len: usize) -> (Bytes, usize) {
-        let found = self.blocks.iter().find(|(owner, block)| *owner == side && block.key == key);
-        let (_, block) = found.expect("the key names a block of this side");
+        let entry = self.blocks.iter().find(|(owner, block)| *owner == side && block.key == key);
+        let (_, block) = entry.expect("the key names a block of this side");
         let offset = addr.checked_sub(block.addr).expect("inside the block") as usize;
         assert!(offset + len <= block.bytes.len(), "the access leaves the block");
         (block.bytes.clone(), offset)
@@ -247,16 +247,16 @@ impl Wire {
 
     fn read(&mut self, side: Side, posted: &Posted, remote: Remote, between: &mut impl FnMut()) -> u32 {
         let len = posted.sges[0].len as usize;
-        let (source, from) = self.at(side.other(), remote.rkey, remote.addr, len);
-        let (target, to) = self.at(side, posted.sges[0].lkey, posted.sges[0].addr, len);
-        assert_eq!(from % 64, 0, "everything that is read begins on a line");
+        let (source, source_offset) = self.at(side.other(), remote.rkey, remote.addr, len);
+        let (target, target_offset) = self.at(side, posted.sges[0].lkey, posted.sges[0].addr, len);
+        assert_eq!(source_offset % 64, 0, "everything that is read begins on a line");
         self.plan(len);
         for index in 0..self.words.len() {
-            let at = self.words[index];
+            let offset = self.words[index];
             let mut word = [0; 8];
-            let word = &mut word[..(len - at).min(8)];
-            source.read(from + at, word).unwrap();
-            target.write(to + at, word).unwrap();
+            let word = &mut word[..(len - offset).min(8)];
+            source.read(source_offset + offset, word).unwrap();
+            target.write(target_offset + offset, word).unwrap();
             between();
         }
         len as u32

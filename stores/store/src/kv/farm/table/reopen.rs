@@ -29,18 +29,18 @@ impl FarmTable {
         if config.buckets == 0 || index.bytes.len() < config.index_len() {
             return None;
         }
-        let mut found = Found {
+        let mut memory = Found {
             index: Region::new(index),
             values: Region::new(extents.clone()),
             config,
             newest: None,
             version: super::LOCKED,
         };
-        found.look_for_newest();
-        (0..config.lines()).try_for_each(|line| found.mend(line))?;
-        (0..config.buckets as usize).for_each(|line| found.join(line));
+        memory.look_for_newest();
+        (0..config.lines()).try_for_each(|line| memory.mend(line))?;
+        (0..config.buckets as usize).for_each(|line| memory.join(line));
         let mut runs: Vec<(FarmSlot, SlotRef)> =
-            (0..config.lines()).flat_map(|line| found.runs(line)).collect();
+            (0..config.lines()).flat_map(|line| memory.runs(line)).collect();
         runs.sort_unstable_by_key(|(slot, _)| slot.line);
         let objects = u32::try_from(config.lines() * SLOTS).unwrap_or(u32::MAX);
         let lines: Vec<(u32, u32)> = runs.iter().map(|(slot, _)| (slot.line, slot.lines.into())).collect();
@@ -49,12 +49,12 @@ impl FarmTable {
         for ((_, place), extent) in runs.iter().zip(taken) {
             held[place.line][place.slot] = Some(extent);
         }
-        let chains = (0..config.lines()).map(|line| found.load(line).chain);
+        let chains = (0..config.lines()).map(|line| memory.load(line).chain);
         let blocks_used = chains.max().unwrap_or(0);
         let keys = runs.len() as u64;
-        let version = found.version;
+        let version = memory.version;
         let moves = super::Moves::default();
-        Some(FarmTable { index: found.index, extents, held, config, keys, moves, blocks_used, version })
+        Some(FarmTable { index: memory.index, extents, held, config, keys, moves, blocks_used, version })
     }
 }
 
@@ -109,8 +109,8 @@ impl Found {
         let mut line = [0; LINE];
         lines_for(header.key_len as usize, header.value_len as usize) == count
             && tag(header.hash) == slot.tag
-            && (first..first + count).all(|at| {
-                self.values.read(at * LINE, &mut line);
+            && (first..first + count).all(|index| {
+                self.values.read(index * LINE, &mut line);
                 version_of(&line) == Some(slot.version)
             })
     }
@@ -237,8 +237,8 @@ mod tests {
             let stores = journal::of(|| done = change(&mut table, &key, value.as_deref()));
             let old = model.get(&key).cloned();
             for (addr, word) in &stores {
-                let (block, at) = if *addr < VALUES { (0, *addr) } else { (1, *addr - VALUES) };
-                before[block].write(at as usize, &word.to_le_bytes());
+                let (block, offset) = if *addr < VALUES { (0, *addr) } else { (1, *addr - VALUES) };
+                before[block].write(offset as usize, &word.to_le_bytes());
                 let [index, extents] = [copy(&before[0]), copy(&before[1])];
                 let mut reopened = FarmTable::reopen(CONFIG, index, extents).expect("the table");
                 deaths += 1;
