@@ -174,7 +174,7 @@ fn split(line: &[u8], max_key: usize, max_value: usize) -> Result<(&[u8], &[u8])
     let separator = line.iter().position(|byte| matches!(byte, b' ' | b'\t'));
     let (key, value) = match separator {
         Some(0) => return Err(Fault::EmptyKey),
-        Some(at) => (&line[..at], &line[at + 1..]),
+        Some(index) => (&line[..index], &line[index + 1..]),
         None if line.len() > max_key => return Err(Fault::KeyTooLong(max_key)),
         None => return Err(Fault::NoValue),
     };
@@ -262,12 +262,12 @@ mod tests {
     fn a_store_that_takes_less_says_how_much() {
         let input = [&[b'k'; 9][..], b" v\nk v\nk 12345\n", &[b'k'; 8], b" 1234"].concat();
         let mut pairs = Pairs::new(&input[..]).limited(8, 4);
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         while let Some(pair) = pairs.next_pair().unwrap() {
-            said.push(pair.map_or_else(|bad| bad.to_string(), |_| "good".to_owned()));
+            messages.push(pair.map_or_else(|bad| bad.to_string(), |_| "good".to_owned()));
         }
         let bad = ["line 1: the key is longer than 8 bytes", "line 3: the value is longer than 4 bytes"];
-        assert_eq!(said, [bad[0], "good", bad[1], "good"]);
+        assert_eq!(messages, [bad[0], "good", bad[1], "good"]);
     }
 
     #[test]

@@ -98,16 +98,16 @@ impl Region {
     /// Copies `data` to `offset` as `write` does, but logs each aligned word as a step of its own.
     #[cfg(test)]
     fn write_by_words(&mut self, offset: usize, data: &[u8]) {
-        let mut at = offset & !7;
-        while at < offset + data.len() {
-            let mut word = self.load(at).to_le_bytes();
+        let mut position = offset & !7;
+        while position < offset + data.len() {
+            let mut word = self.load(position).to_le_bytes();
             for (place, byte) in word.iter_mut().enumerate() {
-                if let Some(new) = (at + place).checked_sub(offset).and_then(|from| data.get(from)) {
+                if let Some(new) = (position + place).checked_sub(offset).and_then(|index| data.get(index)) {
                     *byte = *new;
                 }
             }
-            self.store(at, u64::from_le_bytes(word));
-            at += 8;
+            self.store(position, u64::from_le_bytes(word));
+            position += 8;
         }
     }
 }

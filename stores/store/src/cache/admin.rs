@@ -11,15 +11,15 @@ impl Session {
     /// Executes `lru_crawler`: searches for dead items, or lists all items.
     pub(super) fn crawler(
         &mut self,
-        what: &[u8],
-        which: Option<&[u8]>,
+        action: &[u8],
+        argument: Option<&[u8]>,
         cache: &mut Cache,
         out: &mut Vec<u8>,
     ) {
         let bad_class = "BADCLASS invalid class id";
-        let said = match (what, which) {
+        let answer = match (action, argument) {
             (b"enable" | b"disable", None) => {
-                cache.crawls = what == b"enable";
+                cache.crawls = action == b"enable";
                 "OK"
             }
             (b"sleep", Some(word)) => match unsigned(word) {
@@ -51,12 +51,12 @@ impl Session {
             },
             _ => "ERROR",
         };
-        self.answer(said, out);
+        self.answer(answer, out);
     }
 
     /// Executes the `shutdown` command.
-    pub(super) fn shutdown(&mut self, how: Option<&[u8]>, cache: &mut Cache, out: &mut Vec<u8>) {
-        match how {
+    pub(super) fn shutdown(&mut self, mode: Option<&[u8]>, cache: &mut Cache, out: &mut Vec<u8>) {
+        match mode {
             _ if !cache.config.shutdown => self.answer("ERROR: shutdown not enabled", out),
             None | Some(b"graceful") => {
                 cache.ending = true;

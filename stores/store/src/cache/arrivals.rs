@@ -72,8 +72,8 @@ impl Arrivals {
             let used = len % PIECE;
             let last = if used == 0 && len > 0 { self.grow(slot, last)? } else { last };
             let fits = data.len().min(PIECE - used);
-            let at = last as usize * PIECE + used;
-            self.bytes[at..at + fits].copy_from_slice(&data[..fits]);
+            let offset = last as usize * PIECE + used;
+            self.bytes[offset..offset + fits].copy_from_slice(&data[..fits]);
             self.slots[slot as usize].len += fits;
             data = &data[fits..];
         }
@@ -86,11 +86,11 @@ impl Arrivals {
         let (mut piece, mut left) = slot.map_or((NONE, 0), |slot| (slot.first, slot.len));
         std::iter::from_fn(move || {
             let len = left.min(PIECE);
-            let from = piece as usize * PIECE;
+            let offset = piece as usize * PIECE;
             (len > 0).then(|| {
                 left -= len;
                 piece = self.next[piece as usize];
-                &self.bytes[from..from + len]
+                &self.bytes[offset..offset + len]
             })
         })
     }

@@ -68,7 +68,7 @@ impl Directory {
     /// Encodes the directory, little-endian.
     pub fn to_bytes(&self) -> [u8; Directory::LEN] {
         let words = [self.address, self.buckets, self.seed].map(u64::to_le_bytes);
-        std::array::from_fn(|at| words[at / 8][at % 8])
+        std::array::from_fn(|index| words[index / 8][index % 8])
     }
 
     /// Decodes a directory. Returns `None` if it is malformed.
@@ -90,10 +90,11 @@ impl Directory {
     /// there.
     pub fn ask(&self, key: &[u8]) -> [u8; ASK] {
         let BucketTag { bucket, tag } = self.place(key);
-        let at = |bucket: u64| self.address.wrapping_add(bucket * BUCKET as u64);
+        let address = |bucket: u64| self.address.wrapping_add(bucket * BUCKET as u64);
         let header = header(tag);
-        let words = [at(bucket), header, at(other(bucket, tag, self.buckets)), header].map(u64::to_le_bytes);
-        std::array::from_fn(|at| words[at / 8][at % 8])
+        let words = [address(bucket), header, address(other(bucket, tag, self.buckets)), header]
+            .map(u64::to_le_bytes);
+        std::array::from_fn(|index| words[index / 8][index % 8])
     }
 }
 
@@ -198,9 +199,9 @@ impl Buckets {
         self.remove(node);
         let mut digest = Summing::new();
         let mut piece = [0; 4096];
-        for at in (0..len).step_by(piece.len()) {
-            let piece = &mut piece[..(len - at).min(4096)];
-            values.read(offset + at, piece);
+        for position in (0..len).step_by(piece.len()) {
+            let piece = &mut piece[..(len - position).min(4096)];
+            values.read(offset + position, piece);
             digest.add(piece);
         }
         let flags = u64::from(attributes.flags) | (key.len() as u64) << 32;
@@ -225,19 +226,19 @@ impl Buckets {
     }
 
     /// Changes the time at which the item of a node expires.
-    pub fn expires(&mut self, node: u32, at: Instant) {
+    pub fn expires(&mut self, node: u32, time: Instant) {
         let bucket = self.places[node as usize];
         if bucket != NONE {
-            self.store(bucket.into(), EXPIRES, at.0);
+            self.store(bucket.into(), EXPIRES, time.0);
         }
     }
 
     /// Lets all items expire at this time at the latest.
-    pub fn end_by(&mut self, at: Instant) {
+    pub fn end_by(&mut self, time: Instant) {
         for node in 0..self.places.len() as u32 {
             let bucket = self.places[node as usize];
-            if bucket != NONE && self.load(bucket.into(), EXPIRES) > at.0 {
-                self.expires(node, at);
+            if bucket != NONE && self.load(bucket.into(), EXPIRES) > time.0 {
+                self.expires(node, time);
             }
         }
     }
@@ -270,12 +271,12 @@ impl Buckets {
     }
 
     /// Moves an item to an empty bucket. The item is in both buckets before it leaves the old one.
-    fn shift(&mut self, from: u64, to: u64) {
-        let words = std::array::from_fn(|word| self.load(from, word));
-        self.write(to, words);
-        self.own(to, self.owners[from as usize]);
-        self.owners[from as usize] = NONE;
-        self.store(from, HEADER, 0);
+    fn shift(&mut self, source: u64, target: u64) {
+        let words = std::array::from_fn(|word| self.load(source, word));
+        self.write(target, words);
+        self.own(target, self.owners[source as usize]);
+        self.owners[source as usize] = NONE;
+        self.store(source, HEADER, 0);
     }
 
     fn own(&mut self, bucket: u64, node: u32) {

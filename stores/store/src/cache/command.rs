@@ -144,12 +144,12 @@ fn command<'a>(words: &[&'a [u8]], quiet: bool) -> Result<Command<'a>, Wrong> {
             unsigned(level).map(|_| Command::Verbosity).ok_or(Wrong::Format)
         }
         (b"stats", []) => Ok(Command::Stats(&[], [&[]; 2])),
-        (b"stats", [which, rest @ ..]) => {
-            let rest = [0, 1].map(|at| rest.get(at).copied().unwrap_or_default());
-            Ok(Command::Stats(which, rest))
+        (b"stats", [kind, rest @ ..]) => {
+            let rest = [0, 1].map(|index| rest.get(index).copied().unwrap_or_default());
+            Ok(Command::Stats(kind, rest))
         }
-        (b"lru_crawler", [what]) => Ok(Command::Crawler(what, None)),
-        (b"lru_crawler", [what, which]) => Ok(Command::Crawler(what, Some(which))),
+        (b"lru_crawler", [action]) => Ok(Command::Crawler(action, None)),
+        (b"lru_crawler", [action, argument]) => Ok(Command::Crawler(action, Some(argument))),
         (b"cache_memlimit", [megabytes, rest @ ..]) if rest.len() < 2 => {
             unsigned(megabytes).map(Command::MemoryLimit).ok_or(Wrong::Unknown)
         }

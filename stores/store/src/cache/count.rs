@@ -47,9 +47,9 @@ impl Cache {
         unique: Option<u64>,
         now: Instant,
     ) -> Result<(Name, u64), Uncounted> {
-        let found = self.items.find(key, now);
-        self.count_hit(found, up);
-        let name = found.ok_or(Uncounted::NotFound)?;
+        let item = self.items.find(key, now);
+        self.count_hit(item, up);
+        let name = item.ok_or(Uncounted::NotFound)?;
         self.items.touch(name, now);
         let stored = self.items.stored(name);
         let is_its = |unique: u64| unique == 0 || unique == self.items.attributes(name).unique;
@@ -70,15 +70,15 @@ impl Cache {
         let len = digits.max(stored.len);
         let draft = self.items.draft(key, len, now).map_err(|_| Uncounted::OutOfMemory)?;
         self.items.fill(&draft, 0, &text[..len.min(text.len())]);
-        for at in (text.len()..len).step_by(SPACES.len()) {
-            self.items.fill(&draft, at, &SPACES[..(len - at).min(SPACES.len())]);
+        for offset in (text.len()..len).step_by(SPACES.len()) {
+            self.items.fill(&draft, offset, &SPACES[..(len - offset).min(SPACES.len())]);
         }
         let name = self.items.publish(key, draft, attributes, now);
         Ok((name, number))
     }
 
-    fn count_hit(&mut self, found: Option<Name>, up: bool) {
-        let hit = u64::from(found.is_some());
+    fn count_hit(&mut self, item: Option<Name>, up: bool) {
+        let hit = u64::from(item.is_some());
         if up {
             self.counters.incr_hits += hit;
             self.counters.incr_misses += 1 - hit;
@@ -86,7 +86,7 @@ impl Cache {
             self.counters.decr_hits += hit;
             self.counters.decr_misses += 1 - hit;
         }
-        if let Some(name) = found {
+        if let Some(name) = item {
             let counts = self.items.counts(name);
             let count = if up { &mut counts.incr_hits } else { &mut counts.decr_hits };
             *count += 1;

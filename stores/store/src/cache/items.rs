@@ -184,10 +184,10 @@ impl Items {
 
     /// Announces that all items that exist at that time will be [flushed](Items::flush), so that chains stop
     /// returning them even if no command arrives.
-    pub fn end_by(&mut self, at: Instant) {
-        self.ends = at;
+    pub fn end_by(&mut self, time: Instant) {
+        self.ends = time;
         if let Some(buckets) = &mut self.buckets {
-            buckets.end_by(at);
+            buckets.end_by(time);
         }
     }
 
@@ -306,19 +306,19 @@ impl Items {
     }
 
     /// Writes a part of a value that is not published yet.
-    pub fn fill(&mut self, draft: &Draft, at: usize, data: &[u8]) {
-        self.table.fill(draft, at, data);
+    pub fn fill(&mut self, draft: &Draft, offset: usize, data: &[u8]) {
+        self.table.fill(draft, offset, data);
     }
 
     /// Copies a stored value into one that is not published yet.
-    pub fn fill_from(&mut self, draft: &Draft, mut at: usize, from: Stored) {
+    pub fn fill_from(&mut self, draft: &Draft, mut target_offset: usize, source: Stored) {
         let mut piece = [0; 4096];
-        let (mut offset, end) = (from.offset, from.offset + from.len);
+        let (mut offset, end) = (source.offset, source.offset + source.len);
         while offset < end {
             let piece = &mut piece[..(end - offset).min(4096)];
             self.read(offset, piece);
-            self.table.fill(draft, at, piece);
-            (at, offset) = (at + piece.len(), offset + piece.len());
+            self.table.fill(draft, target_offset, piece);
+            (target_offset, offset) = (target_offset + piece.len(), offset + piece.len());
         }
     }
 

@@ -82,12 +82,12 @@ mod tests {
         for _ in 0..10_000 {
             let node = random.below(16) as u32;
             match plain.iter().position(|other| *other == node) {
-                Some(at) if random.below(2) == 0 => {
-                    plain.remove(at);
+                Some(index) if random.below(2) == 0 => {
+                    plain.remove(index);
                     lru.remove(node);
                 }
-                Some(at) => {
-                    plain.remove(at);
+                Some(index) => {
+                    plain.remove(index);
                     plain.push(node);
                     lru.touch(node);
                 }

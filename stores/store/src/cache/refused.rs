@@ -66,8 +66,8 @@ pub fn behind(words: &[&[u8]]) -> Trailer {
     len.map_or(Trailer::Line, Trailer::Value)
 }
 
-fn length(words: &[&[u8]], at: usize) -> Option<u64> {
-    words.get(at).and_then(|word| unsigned(word)).filter(|len| *len <= MAX_LEN as u64)
+fn length(words: &[&[u8]], index: usize) -> Option<u64> {
+    words.get(index).and_then(|word| unsigned(word)).filter(|len| *len <= MAX_LEN as u64)
 }
 
 fn numbers(words: &[&[u8]], range: core::ops::Range<usize>) -> bool {

@@ -310,14 +310,14 @@ impl Session {
                 cache.flush(delay, now);
                 self.answer("OK", out);
             }
-            Command::Stats(which, rest) => self.stats(which, rest, cache, now, out),
+            Command::Stats(kind, rest) => self.stats(kind, rest, cache, now, out),
             Command::Version => {
                 write!(out, "VERSION {}\r\n", cache.config.version).expect("a Vec takes bytes");
             }
             Command::Verbosity => self.answer("OK", out),
-            Command::Crawler(what, which) => self.crawler(what, which, cache, out),
+            Command::Crawler(action, argument) => self.crawler(action, argument, cache, out),
             Command::MemoryLimit(megabytes) => self.answer(cache.limit(megabytes), out),
-            Command::Shutdown(how) => self.shutdown(how, cache, out),
+            Command::Shutdown(mode) => self.shutdown(mode, cache, out),
             Command::Quit => self.state = State::Closed,
         }
     }

@@ -192,12 +192,12 @@ impl Cache {
 
     /// Looks up an item for a retrieval; `touch` is true if the retrieval sets a new expiry.
     pub(super) fn retrieve(&mut self, key: &[u8], touch: bool, now: Instant) -> Option<Name> {
-        let found = self.items.look_up(key, now);
-        let hit = u64::from(found.is_ok());
+        let result = self.items.look_up(key, now);
+        let hit = u64::from(result.is_ok());
         self.counters.cmd_get += 1;
         self.counters.get_hits += hit;
         self.counters.get_misses += 1 - hit;
-        match found {
+        match result {
             Err(Missing::Expired) => self.counters.get_expired += 1,
             Err(Missing::Flushed) => self.counters.get_flushed += 1,
             _ => {}
@@ -207,7 +207,7 @@ impl Cache {
             self.counters.touch_hits += hit;
             self.counters.touch_misses += 1 - hit;
         }
-        let name = found.ok()?;
+        let name = result.ok()?;
         let counts = self.items.counts(name);
         counts.get_hits += 1;
         counts.touch_hits += u64::from(touch);
@@ -252,11 +252,11 @@ impl Cache {
     /// Stores a complete value.
     pub(super) fn finish(&mut self, store: Store, key: &[u8], value: Value<'_>, now: Instant) -> Ended {
         self.counters.cmd_set += 1;
-        let found = self.items.find(key, now);
-        let old = found.map(|name| self.items.attributes(name));
+        let item = self.items.find(key, now);
+        let old = item.map(|name| self.items.attributes(name));
         let mut expires = expiry(store.expires, now);
         let mut marks = Marks { binary: store.binary, ..Marks::default() };
-        match (store.verb, found.zip(old)) {
+        match (store.verb, item.zip(old)) {
             (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => {}
             (Verb::Append | Verb::Prepend, Some((_, old)))
                 if store.unique.is_some_and(|unique| unique != 0 && unique != old.unique) =>
@@ -301,13 +301,13 @@ impl Cache {
     }
 
     /// Writes a value to the memory allocated for it.
-    fn fill(&mut self, draft: &Draft, mut at: usize, value: Value<'_>) {
+    fn fill(&mut self, draft: &Draft, mut offset: usize, value: Value<'_>) {
         match value {
-            Value::Bytes(bytes) => self.items.fill(draft, at, bytes),
+            Value::Bytes(bytes) => self.items.fill(draft, offset, bytes),
             Value::Arrived(arrival, _) => {
                 for piece in self.arrivals.pieces(arrival) {
-                    self.items.fill(draft, at, piece);
-                    at += piece.len();
+                    self.items.fill(draft, offset, piece);
+                    offset += piece.len();
                 }
             }
         }
@@ -347,8 +347,8 @@ impl Cache {
     }
 
     pub(super) fn delete(&mut self, key: &[u8], now: Instant) -> bool {
-        let found = self.items.find(key, now);
-        match found {
+        let item = self.items.find(key, now);
+        match item {
             Some(name) => {
                 self.counters.delete_hits += 1;
                 self.items.counts(name).delete_hits += 1;
@@ -356,13 +356,13 @@ impl Cache {
             }
             None => self.counters.delete_misses += 1,
         }
-        found.is_some()
+        item.is_some()
     }
 
     pub(super) fn touch(&mut self, key: &[u8], seconds: i64, now: Instant) -> bool {
-        let found = self.items.find(key, now);
+        let item = self.items.find(key, now);
         self.counters.cmd_touch += 1;
-        match found {
+        match item {
             Some(name) => {
                 self.counters.touch_hits += 1;
                 self.items.counts(name).touch_hits += 1;
@@ -371,7 +371,7 @@ impl Cache {
             }
             None => self.counters.touch_misses += 1,
         }
-        found.is_some()
+        item.is_some()
     }
 }
 

@@ -18,14 +18,14 @@ impl Bits {
     }
 
     /// Removes a buffer from the set.
-    pub fn clear(&mut self, at: usize) {
-        self.words[at / 64] &= !(1 << (at % 64));
+    pub fn clear(&mut self, index: usize) {
+        self.words[index / 64] &= !(1 << (index % 64));
     }
 
-    /// Returns the first buffer of the set with an index of `from` or more.
-    pub fn next(&self, from: usize) -> Option<usize> {
-        let mut word = from / 64;
-        let mut bits = self.words.get(word)? & (u64::MAX << (from % 64));
+    /// Returns the first buffer of the set with an index of `first` or more.
+    pub fn next(&self, first: usize) -> Option<usize> {
+        let mut word = first / 64;
+        let mut bits = self.words.get(word)? & (u64::MAX << (first % 64));
         while bits == 0 {
             word += 1;
             bits = *self.words.get(word)?;

@@ -59,14 +59,14 @@ impl Classes {
     /// has buffers of that size.
     #[inline]
     pub fn for_len(&self, len: u64) -> Option<usize> {
-        let at = self.all.partition_point(|class| u64::from(class.size) < len);
-        (at < self.all.len()).then_some(at)
+        let index = self.all.partition_point(|class| u64::from(class.size) < len);
+        (index < self.all.len()).then_some(index)
     }
 
     /// Returns the class whose buffer begins at an address, and the index of that buffer.
     pub fn find(&self, address: u64) -> Option<(usize, u32)> {
         let indices = self.all.iter().map(|class| class.index(address));
-        indices.enumerate().find_map(|(at, index)| Some((at, index?)))
+        indices.enumerate().find_map(|(class, index)| Some((class, index?)))
     }
 }
 

@@ -273,12 +273,12 @@ impl Keeper {
         if client.announced == self.grace || client.answered != client.announced {
             return Ok(());
         }
-        let at = peer.index() * STRIDE + RECEIVES as usize * LONGEST;
-        self.local.write(at, &emit_grace(self.grace - client.joined));
+        let offset = peer.index() * STRIDE + RECEIVES as usize * LONGEST;
+        self.local.write(offset, &emit_grace(self.grace - client.joined));
         nic.post_send(&WorkRequest {
             id: NOTIFY,
             operation: Operation::Send,
-            payload: Payload::Sges(&[self.local.sge(at, GRACE)]),
+            payload: Payload::Sges(&[self.local.sge(offset, GRACE)]),
             flags: Flags { signaled: true, ..Flags::default() },
         })?;
         client.announced = self.grace;
@@ -287,7 +287,11 @@ impl Keeper {
 
     /// Returns the connected clients.
     pub fn peers(&self) -> impl Iterator<Item = Peer> + '_ {
-        self.clients.iter().enumerate().filter(|(_, client)| client.is_some()).map(|(at, _)| Peer(at as u32))
+        self.clients
+            .iter()
+            .enumerate()
+            .filter(|(_, client)| client.is_some())
+            .map(|(index, _)| Peer(index as u32))
     }
 }
 

@@ -63,7 +63,7 @@ pub trait Reachable {
     /// Returns the number of entries.
     fn entries(&self) -> usize;
 
-    /// Calls `found` with the addresses of the buffers that an entry points to. Addresses that are no
+    /// Calls `report` with the addresses of the buffers that an entry points to. Addresses that are no
     /// buffers, 0 for instance, are ignored.
-    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64));
+    fn buffers(&self, entry: usize, report: &mut dyn FnMut(u64));
 }

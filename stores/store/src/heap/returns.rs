@@ -18,7 +18,7 @@ pub struct Phase(bool);
 pub struct Returns {
     arena: Registered,
     /// Offset in the arena of the [`Returns::ARENA`] bytes.
-    at: usize,
+    offset: usize,
     waiting: VecDeque<u64>,
     /// True while a message is in the send queue.
     sending: bool,
@@ -37,12 +37,12 @@ impl Returns {
     /// Bytes of the arena that `Returns` needs: one message to the keeper, and one from it.
     pub const ARENA: usize = LONGEST + GRACE;
 
-    /// Creates the state for the [`Returns::ARENA`] bytes at offset `at` of an arena. At most `most` buffers
+    /// Creates the state for the [`Returns::ARENA`] bytes at this offset of an arena. At most `most` buffers
     /// wait to be sent.
-    pub fn new(arena: Registered, at: usize, most: usize) -> Returns {
+    pub fn new(arena: Registered, offset: usize, most: usize) -> Returns {
         Returns {
             arena,
-            at,
+            offset,
             waiting: VecDeque::with_capacity(most),
             sending: false,
             in_flight: [0; 2],
@@ -58,7 +58,7 @@ impl Returns {
     /// # Errors
     /// The queue did not take the request.
     pub fn listen(&self, id: u64, nic: &mut impl Post) -> Result<(), Broken> {
-        let sge = self.arena.sge(self.at + LONGEST, GRACE);
+        let sge = self.arena.sge(self.offset + LONGEST, GRACE);
         Ok(nic.post_receive(&ReceiveRequest { id, sges: &[sge] })?)
     }
 
@@ -130,11 +130,11 @@ impl Returns {
         let grace = if ahead == Some(0) { self.announced } else { self.answered };
         let mut message = [0; LONGEST];
         let len = emit_returned(&mut message, grace, self.waiting.iter().copied());
-        self.arena.write(self.at, &message[..len]);
+        self.arena.write(self.offset, &message[..len]);
         nic.post_send(&WorkRequest {
             id,
             operation: Operation::Send,
-            payload: Payload::Sges(&[self.arena.sge(self.at, len)]),
+            payload: Payload::Sges(&[self.arena.sge(self.offset, len)]),
             flags: Flags { signaled: true, ..Flags::default() },
         })?;
         self.waiting.drain(..count);
@@ -154,7 +154,7 @@ impl Returns {
     /// The message is malformed, or the queue took no receive request.
     pub fn received(&mut self, len: u32, id: u64, nic: &mut impl Post) -> Result<(), Broken> {
         let mut bytes = [0; GRACE];
-        self.arena.read(self.at + LONGEST, &mut bytes);
+        self.arena.read(self.offset + LONGEST, &mut bytes);
         let grace = parse_grace(bytes.get(..len as usize).ok_or(Broken::Protocol)?);
         // The keeper announces a number only after the previous one was answered.
         let next = grace.filter(|grace| self.announced == self.answered && *grace > self.announced);

@@ -112,20 +112,20 @@ impl Sweep {
 
     fn post(&mut self, mut from: usize, classes: &Classes, lists: &mut impl Lists) {
         for _ in 0..POSTS {
-            let Some(at) = self.suspects.next(from) else {
+            let Some(suspect) = self.suspects.next(from) else {
                 self.stage = Stage::Idle;
                 return;
             };
-            let class = self.starts.partition_point(|start| *start <= at) - 1;
-            let (class, index) = (&classes.all()[class], (at - self.starts[class]) as u32);
+            let class = self.starts.partition_point(|start| *start <= suspect) - 1;
+            let (class, index) = (&classes.all()[class], (suspect - self.starts[class]) as u32);
             if lists.post_buffer(class, class.address(index)).is_err() {
                 // The list is full with posts that the NIC has not processed yet, so the sweep continues
                 // later.
                 break;
             }
-            self.suspects.clear(at);
+            self.suspects.clear(suspect);
             self.posted += 1;
-            from = at + 1;
+            from = suspect + 1;
         }
         self.stage = Stage::Post { from };
     }

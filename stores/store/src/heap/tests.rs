@@ -26,8 +26,8 @@ impl Lists for Free {
     fn out(&mut self, class: &Class, first: u32, bits: &mut [u64]) {
         bits.fill(0);
         for index in first..class.count.min(first + bits.len() as u32 * 64) {
-            let at = (index - first) as usize;
-            bits[at / 64] |= u64::from(!self.free.contains(&class.address(index))) << (at % 64);
+            let bit = (index - first) as usize;
+            bits[bit / 64] |= u64::from(!self.free.contains(&class.address(index))) << (bit % 64);
         }
     }
 }
@@ -39,8 +39,8 @@ impl Reachable for Slots {
         self.0.len()
     }
 
-    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
-        found(self.0[entry]);
+    fn buffers(&self, entry: usize, report: &mut dyn FnMut(u64)) {
+        report(self.0[entry]);
     }
 }
 

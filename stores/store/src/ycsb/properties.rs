@@ -81,11 +81,11 @@ impl Properties {
             if text.is_empty() || text.starts_with(['#', '!']) {
                 continue;
             }
-            let at = |fault| PropertyError { line, fault };
+            let error = |fault| PropertyError { line, fault };
             let (name, value) = text
                 .split_once(['=', ':'])
-                .ok_or_else(|| at(format!("{text:?} is no property: say name=value")))?;
-            reading.take(name.trim(), value.trim()).map_err(at)?;
+                .ok_or_else(|| error(format!("{text:?} is no property: say name=value")))?;
+            reading.take(name.trim(), value.trim()).map_err(error)?;
         }
         reading.finish().map_err(|fault| PropertyError { line: 0, fault })
     }

@@ -191,15 +191,15 @@ mod tests {
             assert!(deviation.abs() < 5.0, "rank {rank}: {deviation} standard deviations");
         }
         // Groups of ranks, each twice as wide as the one before.
-        let mut from = 2;
+        let mut first = 2;
         let mut width = 4;
-        while from < items {
-            let group = from..(from + width).min(items);
+        while first < items {
+            let group = first..(first + width).min(items);
             let expected: f64 = group.clone().map(|rank| zipfian.probability(rank)).sum();
             let seen: u32 = counts[group.start as usize..group.end as usize].iter().sum();
             let ratio = f64::from(seen) / f64::from(draws) / expected;
             assert!((0.85..1.15).contains(&ratio), "{group:?}: {ratio}");
-            (from, width) = (from + width, width * 2);
+            (first, width) = (first + width, width * 2);
         }
     }
 

@@ -222,7 +222,8 @@ impl Client {
         let config = &self.config;
         let arena = &self.arena;
         let layout = &grant.layout;
-        let buffer = |buffer: usize, at, len| arena.sge(Client::buffer_at(config, slot, buffer) + at, len);
+        let buffer =
+            |buffer: usize, offset, len| arena.sge(Client::buffer_at(config, slot, buffer) + offset, len);
         let old = arena.sge(Client::lock_at(config, slot, replica), WORD);
         let nic = &mut connections.endpoint(replica);
         let posted = match step {
@@ -235,13 +236,13 @@ impl Client {
                 verbs::read(grant, flight.block, id, buffer(1 + replica, 0, whole_len(layout)), nic)
             }
             Step::Tags => {
-                let into = buffer(1 + replica, tag_at(layout, 0), verbs::TAGS);
-                verbs::read_tags(grant, flight.block, id, into, nic)
+                let landing = buffer(1 + replica, tag_at(layout, 0), verbs::TAGS);
+                verbs::read_tags(grant, flight.block, id, landing, nic)
             }
             Step::Write => {
                 let older = 1 - flight.newer[replica];
-                let from = buffer(0, verbs::copy_in_sealed(older), copy_len(layout));
-                verbs::write(grant, flight.block, older, id, from, nic)
+                let source = buffer(0, verbs::copy_in_sealed(older), copy_len(layout));
+                verbs::write(grant, flight.block, older, id, source, nic)
             }
         };
         if let Err(error) = posted {
@@ -260,9 +261,9 @@ impl Client {
     /// Processes the tags that were read under the lock, and decides which of the two copies is newer.
     fn tags_came(&mut self, slot: usize, replica: usize) {
         let layout = &self.config.layout;
-        let at = Client::buffer_at(&self.config, slot, 1 + replica);
+        let offset = Client::buffer_at(&self.config, slot, 1 + replica);
         let mut words = [0; verbs::TAGS];
-        self.arena.read(at + tag_at(layout, 0), &mut words);
+        self.arena.read(offset + tag_at(layout, 0), &mut words);
         let tags = [Tag(u64_at(&words, 0)), Tag(u64_at(&words, 2 * WORD))];
         let newer = usize::from(tags[1] > tags[0]);
         let flight = &mut self.flights[slot];
@@ -345,7 +346,7 @@ impl Client {
         if known.is_none() {
             // The value to write never changes, whatever a later attempt reads.
             let layout = &self.config.layout;
-            let at = Client::buffer_at(&self.config, slot, 0);
+            let offset = Client::buffer_at(&self.config, slot, 0);
             let copy = Client::buffer_at(&self.config, slot, 1 + source) + value_at(layout, newer);
             let len = WORD + layout.block_len as usize;
             if operation == Operation::Read {
@@ -353,10 +354,10 @@ impl Client {
                 self.arena.read(copy, &mut self.value[WORD..WORD + len]);
                 verbs::set_tag(&mut self.value, tag);
             } else {
-                self.arena.read(at, &mut self.value);
+                self.arena.read(offset, &mut self.value);
                 verbs::seal(&mut self.value, tag);
             }
-            self.arena.write(at, &self.value);
+            self.arena.write(offset, &self.value);
         }
         let checks = self.config.canary != Canary::NoTagCheck;
         let flight = &mut self.flights[slot];
@@ -406,8 +407,8 @@ impl Client {
             (0..self.replica_set.len())
                 .filter(|r| rests(flight, *r))
                 .for_each(|r| self.replica_set.tail(r, true));
-            let at = Client::buffer_at(&self.config, slot, 0);
-            self.arena.read(at, &mut self.value);
+            let offset = Client::buffer_at(&self.config, slot, 0);
+            self.arena.read(offset, &mut self.value);
         } else if flight.state == State::Over && !rests(flight, replica) {
             self.replica_set.tail(replica, false);
         }

@@ -62,8 +62,8 @@ impl Table {
         for copy in [0, 1] {
             let part = &sealed[verbs::copy_in_sealed(copy)..][..verbs::copy_len(&self.layout)];
             let first = verbs::value_at(&self.layout, copy).min(verbs::tag_at(&self.layout, copy));
-            let at = self.at(block) + first;
-            self.region.write(at, part);
+            let offset = self.at(block) + first;
+            self.region.write(offset, part);
         }
     }
 
@@ -105,8 +105,8 @@ impl Table {
         (0..self.layout.blocks).filter(|block| broken(*block)).count()
     }
 
-    fn word(&self, block: u64, at: usize) -> &AtomicU64 {
-        self.region.block().bytes.word(self.at(block) + at).expect("a word of a block")
+    fn word(&self, block: u64, offset: usize) -> &AtomicU64 {
+        self.region.block().bytes.word(self.at(block) + offset).expect("a word of a block")
     }
 
     /// Resets the tag of a torn copy to "never written". The lock's owner is dead, so no client modifies the
@@ -144,7 +144,7 @@ mod tests {
         let memory = Registered { bytes, addr: 0, key: Key::new(1) };
         let mut table = Table::format(LAYOUT, memory.clone()).unwrap();
         (0..3).for_each(|block| assert!(table.install(block, Tag(7), &[7; 512])));
-        let word = |block: usize, at| memory.bytes.word(block * verbs::stride(&LAYOUT) + at).unwrap();
+        let word = |block: usize, offset| memory.bytes.word(block * verbs::stride(&LAYOUT) + offset).unwrap();
         let tags =
             |block| [0, 1].map(|copy| word(block, verbs::tag_at(&LAYOUT, copy)).load(Ordering::Relaxed));
         let lock = |block| word(block, verbs::lock_at(&LAYOUT));

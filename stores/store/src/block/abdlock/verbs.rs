@@ -81,9 +81,9 @@ fn lock_of(grant: &Grant, block: u64) -> Remote {
     place(grant, block, lock_at(&grant.layout))
 }
 
-fn place(grant: &Grant, block: u64, at: usize) -> Remote {
+fn place(grant: &Grant, block: u64, offset: usize) -> Remote {
     let block = grant.table.addr + block * stride(&grant.layout) as u64;
-    Remote { addr: block + at as u64, rkey: grant.table.rkey }
+    Remote { addr: block + offset as u64, rkey: grant.table.rkey }
 }
 
 fn post(id: u64, operation: Operation, sge: Sge, nic: &mut impl Post) -> Result<(), PostError> {
@@ -95,18 +95,18 @@ fn post(id: u64, operation: Operation, sge: Sge, nic: &mut impl Post) -> Result<
 pub fn swap_lock(
     grant: &Grant,
     block: u64,
-    [from, to]: [u64; 2],
+    [compare, swap]: [u64; 2],
     id: u64,
     old: Sge,
     nic: &mut impl Post,
 ) -> Result<(), PostError> {
-    let operation = Operation::CompareSwap { remote: lock_of(grant, block), compare: from, swap: to };
+    let operation = Operation::CompareSwap { remote: lock_of(grant, block), compare, swap };
     post(id, operation, old, nic)
 }
 
 /// Posts a READ of the whole block.
-pub fn read(grant: &Grant, block: u64, id: u64, into: Sge, nic: &mut impl Post) -> Result<(), PostError> {
-    post(id, Operation::Read(place(grant, block, 0)), into, nic)
+pub fn read(grant: &Grant, block: u64, id: u64, landing: Sge, nic: &mut impl Post) -> Result<(), PostError> {
+    post(id, Operation::Read(place(grant, block, 0)), landing, nic)
 }
 
 /// Bytes of both tags and the lock between them.
@@ -118,10 +118,10 @@ pub fn read_tags(
     grant: &Grant,
     block: u64,
     id: u64,
-    into: Sge,
+    landing: Sge,
     nic: &mut impl Post,
 ) -> Result<(), PostError> {
-    post(id, Operation::Read(place(grant, block, tag_at(&grant.layout, 0))), into, nic)
+    post(id, Operation::Read(place(grant, block, tag_at(&grant.layout, 0))), landing, nic)
 }
 
 /// Posts a WRITE of one of the two copies.
@@ -130,12 +130,12 @@ pub fn write(
     block: u64,
     copy: usize,
     id: u64,
-    from: Sge,
+    source: Sge,
     nic: &mut impl Post,
 ) -> Result<(), PostError> {
     let layout = &grant.layout;
     let first = value_at(layout, copy).min(tag_at(layout, copy));
-    post(id, Operation::Write(place(grant, block, first)), from, nic)
+    post(id, Operation::Write(place(grant, block, first)), source, nic)
 }
 
 #[cfg(test)]
@@ -152,12 +152,12 @@ mod tests {
         };
         for copy in [0, 1] {
             let part = copy_in_sealed(copy)..copy_in_sealed(copy) + copy_len(&layout);
-            let at = value_at(&layout, copy).min(tag_at(&layout, copy));
+            let offset = value_at(&layout, copy).min(tag_at(&layout, copy));
             let [old, new] = [(1, 5), (2, 9)].map(|(byte, tag)| sealed(byte, tag)[part.clone()].to_vec());
             for cut in 0..=old.len() {
                 let torn = [&new[..cut], &old[cut..]].concat();
                 let mut block = vec![0; whole_len(&layout)];
-                block[at..at + torn.len()].copy_from_slice(&torn);
+                block[offset..offset + torn.len()].copy_from_slice(&torn);
                 // A cut within bytes that both versions share leaves one of the two intact.
                 let whole = torn == old || torn == new;
                 assert_eq!(is_whole(&layout, &block, copy), whole, "copy {copy}, cut at {cut}");

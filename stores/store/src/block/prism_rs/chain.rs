@@ -33,7 +33,7 @@ pub fn read(
     grant: &Grant,
     block: u64,
     id: u64,
-    into: Sge,
+    landing: Sge,
     nic: &mut impl PostPrism,
 ) -> Result<(), PostError> {
     let pointer = entry(grant, block);
@@ -41,7 +41,7 @@ pub fn read(
     let operation = Operation::Read {
         from: Address::indirect(pointer),
         len: grant.layout.tagged_len() as u32,
-        into: &[into],
+        into: &[landing],
     };
     nic.post_prism(&WorkRequest {
         id,
@@ -59,13 +59,13 @@ pub fn read_tag(
     grant: &Grant,
     block: u64,
     id: u64,
-    into: Sge,
+    landing: Sge,
     nic: &mut impl PostPrism,
 ) -> Result<(), PostError> {
     nic.post_send(&remora_nic::WorkRequest {
         id,
         operation: remora_nic::Operation::Read(entry(grant, block)),
-        payload: Payload::Sges(&[into]),
+        payload: Payload::Sges(&[landing]),
         flags: SIGNALED,
     })
 }
@@ -92,7 +92,7 @@ pub fn write(
     nic: &mut impl PostPrism,
 ) -> Result<(), PostError> {
     let rkey = grant.table.rkey;
-    let scratch = |at: usize| Remote { addr: SCRATCH + at as u64, rkey };
+    let scratch = |offset: usize| Remote { addr: SCRATCH + offset as u64, rkey };
     let quiet = |operation| WorkRequest {
         id,
         operation,

@@ -125,8 +125,8 @@ impl Machine for Client {
         if grant.design != Design::PrismRs || grant.layout != self.config.layout {
             return Err(Broken::Protocol);
         }
-        let at = replica * Returns::ARENA.next_multiple_of(64);
-        let returns = Returns::new(self.arena.clone(), at, self.config.slots() + 2 * MOST_RETURNED);
+        let offset = replica * Returns::ARENA.next_multiple_of(64);
+        let returns = Returns::new(self.arena.clone(), offset, self.config.slots() + 2 * MOST_RETURNED);
         self.replica_set.join(replica, grant);
         returns.listen(self.replica_set.id(replica, LISTEN, 0), &mut connections.endpoint(replica))?;
         self.returns[replica] = Some(returns);
@@ -315,8 +315,8 @@ impl Client {
             flight.phases[replica] = returns.begin();
             self.chains[replica] += 1;
             let own = || arena.sge(Client::buffer_at(config, slot, 0), len);
-            let at = Client::answers_at(config, slot, replica);
-            let answers = Answers { old: arena.sge(at, ENTRY), mine: arena.sge(at + MINE, WORD) };
+            let offset = Client::answers_at(config, slot, replica);
+            let answers = Answers { old: arena.sge(offset, ENTRY), mine: arena.sge(offset + MINE, WORD) };
             let source = flight.source.map_or_else(own, |holder| landing(holder, len));
             let checks = config.canary != Canary::NoTagCheck;
             chain::write(grant, flight.block, flight.tag, checks, id, source, &answers, nic)
@@ -341,10 +341,10 @@ impl Client {
         replica: usize,
         connections: &mut impl Connections,
     ) -> Option<OwnedOutcome> {
-        let at = Client::answers_at(&self.config, slot, replica);
-        let old = Tag(self.word(at));
-        let old_address = self.word(at + WORD);
-        let mine = self.word(at + MINE);
+        let offset = Client::answers_at(&self.config, slot, replica);
+        let old = Tag(self.word(offset));
+        let old_address = self.word(offset + WORD);
+        let mine = self.word(offset + MINE);
         let flight = self.flights.get_mut(slot)?;
         flight.writing.remove(replica);
         self.sources.answered(replica);
@@ -414,8 +414,8 @@ impl Client {
         }
         match end {
             OwnedOutcome::Value(replica) => {
-                let at = Client::buffer_at(&self.config, slot, 1 + replica) + WORD;
-                self.arena.read(at, &mut self.value);
+                let offset = Client::buffer_at(&self.config, slot, 1 + replica) + WORD;
+                self.arena.read(offset, &mut self.value);
                 None
             }
             OwnedOutcome::Other(outcome) => Some(outcome),
@@ -444,9 +444,9 @@ impl Client {
         }
     }
 
-    fn word(&self, at: usize) -> u64 {
+    fn word(&self, offset: usize) -> u64 {
         let mut bytes = [0; WORD];
-        self.arena.read(at, &mut bytes);
+        self.arena.read(offset, &mut bytes);
         u64_at(&bytes, 0)
     }
 

@@ -110,11 +110,11 @@ impl Flight {
     /// The result is its tag, the replica that sent it, and the replicas that have that tag or a greater
     /// one.
     pub fn readable(&self, quorum: usize) -> Option<(Tag, usize, Set)> {
-        let from = self.values.iter().max_by_key(|replica| self.seen[*replica])?;
-        let tag = self.seen[from];
+        let source = self.values.iter().max_by_key(|replica| self.seen[*replica])?;
+        let tag = self.seen[source];
         let knew = |is: fn(Tag, Tag) -> bool| self.answered.filter(|replica| is(self.seen[replica], tag));
         let quiet = knew(|seen, tag| seen <= tag).len() >= quorum;
-        quiet.then(|| (tag, from, knew(|seen, tag| seen >= tag)))
+        quiet.then(|| (tag, source, knew(|seen, tag| seen >= tag)))
     }
 
     /// Starts the write phase; `holders` already have the tag.

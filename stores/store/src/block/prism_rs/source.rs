@@ -56,7 +56,7 @@ impl Sources {
 
     /// Returns the replica in the best state, the first one in turn from `first` among equals.
     pub fn best(&self, first: usize, takes: impl Fn(usize) -> bool) -> usize {
-        let turn = (0..self.count).map(|at| (first + at) % self.count);
+        let turn = (0..self.count).map(|step| (first + step) % self.count);
         let badness = |replica: &usize| match *replica {
             replica if !takes(replica) => 3,
             replica if self.silent.has(replica) => 2,

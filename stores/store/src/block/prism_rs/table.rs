@@ -53,9 +53,9 @@ impl Table {
             && buffer < class.count
             && value.len() == self.layout.block_len as usize;
         if fits && tag != Tag::NEVER {
-            let at = (class.address(buffer) - self.region.block().addr) as usize;
-            self.region.write(at, &tag.0.to_le_bytes());
-            self.region.write(at + WORD, value);
+            let offset = (class.address(buffer) - self.region.block().addr) as usize;
+            self.region.write(offset, &tag.0.to_le_bytes());
+            self.region.write(offset + WORD, value);
             self.set(block, tag, class.address(buffer));
         }
         fits
@@ -71,11 +71,11 @@ impl Table {
 
     /// Returns the tag of a block in the metadata, and the tag in its buffer. Both are equal at any moment.
     pub fn tags(&self, block: u64) -> (Tag, Tag) {
-        let at = self.layout.entry(block);
-        let buffer = (self.region.load(at + WORD) - self.region.block().addr) as usize;
+        let offset = self.layout.entry(block);
+        let buffer = (self.region.load(offset + WORD) - self.region.block().addr) as usize;
         let mut tag = [0; WORD];
         self.region.read(buffer, &mut tag);
-        (Tag(self.region.load(at)), Tag(words::u64_at(&tag, 0)))
+        (Tag(self.region.load(offset)), Tag(words::u64_at(&tag, 0)))
     }
 }
 
@@ -84,10 +84,10 @@ impl Reachable for Table {
         self.layout.blocks as usize
     }
 
-    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
+    fn buffers(&self, entry: usize, report: &mut dyn FnMut(u64)) {
         let address = self.region.load(self.layout.entry(entry as u64) + WORD);
         if address != self.zeros() {
-            found(address);
+            report(address);
         }
     }
 }

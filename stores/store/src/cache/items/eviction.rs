@@ -52,20 +52,20 @@ impl Items {
 
     /// Evicts all items in `lines` lines from about `line` on.
     fn clear(&mut self, line: usize, lines: usize, now: Instant) {
-        let from = line.min(self.owners.len().saturating_sub(lines));
+        let first = line.min(self.owners.len().saturating_sub(lines));
         // An object that begins before these lines may extend into them.
-        let before = (0..from).rev().take(TwoSidedTable::lines(MAX_KEY, MAX_VALUE));
-        let before = before.map(|at| self.owners[at]).find(|owner| *owner != NONE).map(Name);
+        let before = (0..first).rev().take(TwoSidedTable::lines(MAX_KEY, MAX_VALUE));
+        let before = before.map(|index| self.owners[index]).find(|owner| *owner != NONE).map(Name);
         if let Some(name) = before {
             let node = self.node(name);
             let taken = TwoSidedTable::lines(node.key_len.into(), node.stored.len);
-            if node.stored.line() + taken > from {
+            if node.stored.line() + taken > first {
                 self.drop_item(name, now);
             }
         }
-        for at in from..(from + lines).min(self.owners.len()) {
-            if self.owners[at] != NONE {
-                self.drop_item(Name(self.owners[at]), now);
+        for index in first..(first + lines).min(self.owners.len()) {
+            if self.owners[index] != NONE {
+                self.drop_item(Name(self.owners[index]), now);
             }
         }
     }

@@ -78,11 +78,11 @@ impl<'a> Request<'a> {
             decoded: [0; MAX_KEY],
             len: 0,
         };
-        for (at, flag) in flags.iter().enumerate() {
+        for (index, flag) in flags.iter().enumerate() {
             if !FLAGS.contains(&flag[0]) {
                 return Err(Wrong::Flag);
             }
-            if flags[..at].iter().any(|other| other[0] == flag[0]) {
+            if flags[..index].iter().any(|other| other[0] == flag[0]) {
                 return Err(Wrong::Twice);
             }
         }

@@ -33,8 +33,8 @@ impl Session {
             cache.debug(token, encoded, now, out)?;
             return Ok(());
         }
-        let from = if verb == Verb::Set { 3 } else { 2 };
-        let flags = words.get(from..).unwrap_or(&[]);
+        let first_flag = if verb == Verb::Set { 3 } else { 2 };
+        let flags = words.get(first_flag..).unwrap_or(&[]);
         if words.len() > WORDS {
             return Err(Wrong::Long);
         }
@@ -91,8 +91,8 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<(), Wrong> {
         let touch = request.flags.iter().any(|flag| flag[0] == b'T');
-        let found = cache.retrieve(request.key(), touch, now);
-        let name = match found {
+        let item = cache.retrieve(request.key(), touch, now);
+        let name = match item {
             Some(name) => name,
             None if request.make.is_some() => {
                 let marks = Marks { won: true, ..Marks::default() };
@@ -109,7 +109,7 @@ impl Session {
                 return Ok(());
             }
         };
-        cache.item(request, name, found.is_none(), now, out);
+        cache.item(request, name, item.is_none(), now, out);
         if request.value {
             self.send_value(cache, name);
         }

@@ -136,10 +136,10 @@ impl Session {
     /// Copies as much of a value as the output has space for.
     pub(super) fn send(&mut self, cache: &mut Cache, out: &mut Vec<u8>) -> Option<usize> {
         let State::Sending { then, held, left } = &mut self.state else { return None };
-        let at = out.len();
-        let piece = (*left).min(OUTPUT - at);
-        out.resize(at + piece, 0);
-        cache.items.read(held.offset + held.len - *left, &mut out[at..]);
+        let start = out.len();
+        let piece = (*left).min(OUTPUT - start);
+        out.resize(start + piece, 0);
+        cache.items.read(held.offset + held.len - *left, &mut out[start..]);
         *left -= piece;
         if *left > 0 || out.len() + 2 > OUTPUT {
             return None;

@@ -7,16 +7,16 @@ use crate::cache::{Cache, Counters};
 use remora_transport::Instant;
 
 impl Session {
-    /// Executes `stats` of the kind `which`, with up to two arguments.
+    /// Executes `stats` of a kind, with up to two arguments.
     pub(super) fn stats(
         &mut self,
-        which: &[u8],
+        kind: &[u8],
         rest: [&[u8]; 2],
         cache: &mut Cache,
         now: Instant,
         out: &mut Vec<u8>,
     ) {
-        match which {
+        match kind {
             b"" => cache.general(now, out),
             b"settings" => cache.settings(out),
             b"items" => return self.list(Listing::ITEMS),
@@ -29,7 +29,7 @@ impl Session {
             b"sizes_disable" => return stat(out, "sizes_status", "disabled"),
             b"cachedump" => match Dump::cache(rest) {
                 Ok(dump) => return self.dump(dump),
-                Err(said) => return self.answer(said, out),
+                Err(message) => return self.answer(message, out),
             },
             b"reset" => {
                 cache.counters = Counters::default();

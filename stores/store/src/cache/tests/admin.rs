@@ -15,10 +15,11 @@ fn all_items_are_told_some_with_each_turn() {
     talk.tell("set a%20,\u{fe} 5 100 600\r\n");
     talk.say(&[b'x'; 600]);
     talk.tell("\r\n");
-    for (which, lines) in [("all", 5001), ("hash", 5001), ("1", 5000), ("9", 0), ("10", 1), ("1,10", 5001)] {
-        let answer = talk.tell(format!("lru_crawler metadump {which}\r\nversion\r\n"));
-        assert!(answer.ends_with("END\r\nVERSION 1.2.3\r\n"), "{which}");
-        assert_eq!(answer.lines().count(), lines + 2, "{which}");
+    for (classes, lines) in [("all", 5001), ("hash", 5001), ("1", 5000), ("9", 0), ("10", 1), ("1,10", 5001)]
+    {
+        let answer = talk.tell(format!("lru_crawler metadump {classes}\r\nversion\r\n"));
+        assert!(answer.ends_with("END\r\nVERSION 1.2.3\r\n"), "{classes}");
+        assert_eq!(answer.lines().count(), lines + 2, "{classes}");
     }
     talk.pass(10);
     let answer = talk.tell("lru_crawler metadump all\r\n");
@@ -26,9 +27,9 @@ fn all_items_are_told_some_with_each_turn() {
     let line = "key=a%2520%2C%C3%BE exp=1700000100 la=1700000000 cas=5001 fetch=no cls=10 size=670";
     assert!(answer.lines().any(|other| other == line), "{answer}");
     assert!(answer.contains("key=key0 exp=-1 la=1700000000 cas=1 fetch=no cls=1 size=64\n"));
-    for which in ["x", "0", "64", "1,x", ""] {
-        let answer = talk.tell(format!("lru_crawler metadump {which},\r\n"));
-        assert_eq!(answer, "BADCLASS invalid class id\r\n", "{which}");
+    for classes in ["x", "0", "64", "1,x", ""] {
+        let answer = talk.tell(format!("lru_crawler metadump {classes},\r\n"));
+        assert_eq!(answer, "BADCLASS invalid class id\r\n", "{classes}");
     }
     let answer = talk.tell("stats cachedump 1 3\r\n");
     assert_eq!(answer, "ITEM key0 [1 b; 0 s]\r\nITEM key2 [1 b; 0 s]\r\nITEM key4 [1 b; 0 s]\r\nEND\r\n");
@@ -41,8 +42,8 @@ fn all_items_are_told_some_with_each_turn() {
 fn a_dump_behind_other_answers_is_refused() {
     let mut talk = TestClient::new();
     let refused = "ERROR cannot pipeline other commands before metadump\r\n";
-    let said = talk.tell("mg foo v\r\nlru_crawler metadump all\r\nlru_crawler metadump all\r\n");
-    assert_eq!(said, format!("EN\r\n{refused}{refused}"));
+    let answer = talk.tell("mg foo v\r\nlru_crawler metadump all\r\nlru_crawler metadump all\r\n");
+    assert_eq!(answer, format!("EN\r\n{refused}{refused}"));
     assert_eq!(talk.tell("lru_crawler metadump all\r\n"), "END\r\n");
 }
 

@@ -25,8 +25,8 @@ fn a_key_has_at_most_250_bytes() {
         "mg K",
         "me K",
     ] {
-        let said = format!("{}\r\nversion\r\n", line.replace('K', &longer));
-        assert_eq!(talk.tell(said), "CLIENT_ERROR bad command line format\r\nVERSION 1.2.3\r\n", "{line}");
+        let input = format!("{}\r\nversion\r\n", line.replace('K', &longer));
+        assert_eq!(talk.tell(input), "CLIENT_ERROR bad command line format\r\nVERSION 1.2.3\r\n", "{line}");
     }
 }
 
@@ -63,8 +63,8 @@ fn a_line_has_at_most_2048_bytes() {
 fn a_get_may_name_any_number_of_keys_and_its_answers_wait_for_room() {
     let mut talk = TestClient::new();
     talk.tell(set("a", 1000));
-    let said = format!("get{}\r\n", " a".repeat(10_000));
-    let got = talk.tell(said);
+    let input = format!("get{}\r\n", " a".repeat(10_000));
+    let got = talk.tell(input);
     assert_eq!(got.matches("VALUE a 0 1000\r\n").count(), 10_000);
     assert!(got.ends_with("v\r\nEND\r\n"));
 }
@@ -76,8 +76,8 @@ fn a_value_on_its_way_out_stays_though_it_is_overwritten_removed_or_pushed_out()
         let free = talk.cache.items.free_lines();
         talk.tell(set("a", 100_000));
         let mut out = Vec::with_capacity(OUTPUT);
-        let said = b"get a\r\n";
-        let taken = talk.session.run(&mut talk.cache, talk.now, said, &mut out);
+        let input = b"get a\r\n";
+        let taken = talk.session.run(&mut talk.cache, talk.now, input, &mut out);
         assert!(out.len() > OUTPUT - 2, "it is sent as far as there is space");
         let mut other = Session::new(&mut talk.cache);
         say(&mut talk.cache, &mut other, talk.now, change.as_bytes());
@@ -94,7 +94,7 @@ fn a_value_on_its_way_out_stays_though_it_is_overwritten_removed_or_pushed_out()
             );
         }
         let mut all = out;
-        all.extend(talk.say(&said[taken..]));
+        all.extend(talk.say(&input[taken..]));
         assert_eq!(all.iter().filter(|byte| **byte == b'v').count(), 100_000, "{change:?}");
         assert!(all.ends_with(b"v\r\nEND\r\n"));
         other.close(&mut talk.cache);
@@ -108,24 +108,24 @@ fn a_value_on_its_way_out_stays_though_it_is_overwritten_removed_or_pushed_out()
 fn nothing_is_allocated_once_it_stands() {
     let mut talk = TestClient::new();
     let mut out = Vec::with_capacity(OUTPUT);
-    let mut said = set("a", 3000);
-    said.extend_from_slice(
+    let mut input = set("a", 3000);
+    input.extend_from_slice(
         b"get a\r\nappend a 0 0 1\r\nx\r\nset n 0 0 1\r\n1\r\nincr n 1\r\ndecr n 1\r\ncas a 0 0 1 1\r\nx\r\n",
     );
-    said.extend_from_slice(
+    input.extend_from_slice(
         b"mg a v t k\r\nms YQ== 1 b k c\r\nx\r\nma n v\r\nmd n I\r\nme n\r\nmn\r\nlru_crawler metadump all\r\nstats items\r\n",
     );
-    said.extend_from_slice(
+    input.extend_from_slice(
         b"touch a 0\r\ngat 0 a\r\nadd a 0 0 1\r\nx\r\nfoo\r\nstats\r\nflush_all\r\ndelete a\r\nversion\r\n",
     );
     for n in 0..100 {
-        said.extend(set(&format!("b{n}"), 40_000));
+        input.extend(set(&format!("b{n}"), 40_000));
     }
     let counted = allocation_counter::measure(|| {
         for _ in 0..20 {
-            let mut at = 0;
-            while at < said.len() {
-                at += talk.session.run(&mut talk.cache, talk.now, &said[at..], &mut out);
+            let mut offset = 0;
+            while offset < input.len() {
+                offset += talk.session.run(&mut talk.cache, talk.now, &input[offset..], &mut out);
                 out.clear();
             }
         }

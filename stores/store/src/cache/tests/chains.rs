@@ -33,11 +33,12 @@ impl Shown {
     fn chain(&self, ask: &[u8]) -> Vec<u8> {
         let mut item = Vec::new();
         let mut checked = vec![0; 32];
-        let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-        for at in [0, 16] {
+        let word =
+            |bytes: &[u8], offset: usize| u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap());
+        for offset in [0, 16] {
             let mut bucket = [0; 56];
-            self.buckets.read((word(ask, at) - BUCKETS) as usize, &mut bucket).expect("a bucket");
-            if bucket[..8] == ask[at + 8..at + 16] {
+            self.buckets.read((word(ask, offset) - BUCKETS) as usize, &mut bucket).expect("a bucket");
+            if bucket[..8] == ask[offset + 8..offset + 16] {
                 item = vec![0; word(&bucket, 16) as usize];
                 self.values.read((word(&bucket, 8) - VALUES) as usize, &mut item).expect("a value");
                 checked = bucket[24..].to_vec();
@@ -62,7 +63,7 @@ impl Shown {
 
 #[test]
 fn what_a_chain_finds_is_what_the_protocol_answers() {
-    let mut found = 0;
+    let mut hits = 0;
     let mut missed = 0;
     for seed in 1..=20 {
         let mut random = Random::new(seed);
@@ -87,7 +88,7 @@ fn what_a_chain_finds_is_what_the_protocol_answers() {
                     let protocol = shown.by_protocol(&key);
                     if chain.is_some() {
                         assert_eq!(chain, protocol, "{key}, seed {seed}, step {step}");
-                        found += 1;
+                        hits += 1;
                     } else {
                         missed += u64::from(protocol.is_some());
                     }
@@ -96,7 +97,7 @@ fn what_a_chain_finds_is_what_the_protocol_answers() {
         }
     }
     // After a delayed flush was announced, a chain may find nothing although an item exists.
-    assert!(found > 3000 && missed * 50 < found, "{found} found, {missed} not");
+    assert!(hits > 3000 && missed * 50 < hits, "{hits} found, {missed} not");
 }
 
 #[test]
@@ -124,10 +125,10 @@ fn what_a_chain_read_while_it_changed_is_not_taken_for_the_value() {
     // The expiry is not part of the digest, because the server may change it alone.
     let item = b"colourcrimson".len();
     let expiry = 8;
-    for at in (0..answer.len()).filter(|at| !(item..item + expiry).contains(at)) {
+    for index in (0..answer.len()).filter(|index| !(item..item + expiry).contains(index)) {
         let mut torn = answer.clone();
-        torn[at] ^= 1;
-        assert_eq!(Item::of(&torn, b"colour", now), None, "byte {at}");
+        torn[index] ^= 1;
+        assert_eq!(Item::of(&torn, b"colour", now), None, "byte {index}");
     }
     assert_eq!(Item::of(&answer[item..], b"colour", now), None, "no bucket had its tag");
     assert_eq!(Item::of(&answer[..20], b"colour", now), None, "less than what is always told");

@@ -91,12 +91,12 @@ fn babble(random: &mut Random, len: usize) -> Vec<u8> {
 fn cut(talk: &mut TestClient, bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut all = Vec::new();
     let mut out = Vec::with_capacity(OUTPUT);
-    let mut at = 0;
+    let mut start = 0;
     let mut end = 0;
     loop {
-        let taken = talk.session.run(&mut talk.cache, talk.now, &bytes[at..end], &mut out);
+        let taken = talk.session.run(&mut talk.cache, talk.now, &bytes[start..end], &mut out);
         assert!(out.capacity() == OUTPUT);
-        at += taken;
+        start += taken;
         if taken == 0 && out.is_empty() && end == bytes.len() {
             return all;
         }

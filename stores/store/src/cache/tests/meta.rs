@@ -3,8 +3,8 @@
 use super::TestClient;
 
 #[track_caller]
-fn exchange(talk: &mut TestClient, said: &str, expected: &str) {
-    assert_eq!(talk.tell(said), expected, "{said:?}");
+fn exchange(talk: &mut TestClient, input: &str, expected: &str) {
+    assert_eq!(talk.tell(input), expected, "{input:?}");
 }
 
 #[test]

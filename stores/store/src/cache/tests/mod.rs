@@ -91,17 +91,17 @@ impl TestClient {
 
 /// Returns all answers of a session.
 pub fn say(cache: &mut Cache, session: &mut Session, now: Instant, bytes: &[u8]) -> Vec<u8> {
-    let mut at = 0;
+    let mut offset = 0;
     let mut all = Vec::new();
     let mut out = Vec::with_capacity(OUTPUT);
     loop {
-        let taken = session.run(cache, now, &bytes[at..], &mut out);
+        let taken = session.run(cache, now, &bytes[offset..], &mut out);
         assert!(out.len() <= OUTPUT && out.capacity() == OUTPUT, "output has its bound");
-        at += taken;
+        offset += taken;
         if taken == 0 && out.is_empty() && !session.is_busy() {
             // A client that waits for its answer sends nothing more.
             let Some(until) = session.wakes() else { return all };
-            session.run(cache, until, &bytes[at..], &mut out);
+            session.run(cache, until, &bytes[offset..], &mut out);
         }
         all.append(&mut out);
     }

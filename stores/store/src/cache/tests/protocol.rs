@@ -6,8 +6,8 @@ use crate::cache::{MAX_KEY, MAX_LINE};
 /// Compares each exchange, with a cache of its own.
 #[track_caller]
 fn exchanges(cases: &[(&str, &str)]) {
-    for (said, expected) in cases {
-        assert_eq!(TestClient::new().tell(said), *expected, "{said:?}");
+    for (input, expected) in cases {
+        assert_eq!(TestClient::new().tell(input), *expected, "{input:?}");
     }
 }
 
@@ -69,9 +69,9 @@ fn a_key_that_is_none_is_told_before_any_value() {
     assert_eq!(talk.stat("get_hits"), 0, "nothing was looked for");
     // In a line longer than the limit, everything before the invalid key is answered.
     let many = " a".repeat(MAX_LINE / 2);
-    let said = talk.tell(format!("get{many} {none}\r\nversion\r\n"));
-    assert_eq!(said.matches("VALUE a 0 1\r\nx\r\n").count(), MAX_LINE / 2);
-    assert!(said.ends_with("x\r\nCLIENT_ERROR bad command line format\r\nVERSION 1.2.3\r\n"), "{said}");
+    let answer = talk.tell(format!("get{many} {none}\r\nversion\r\n"));
+    assert_eq!(answer.matches("VALUE a 0 1\r\nx\r\n").count(), MAX_LINE / 2);
+    assert!(answer.ends_with("x\r\nCLIENT_ERROR bad command line format\r\nVERSION 1.2.3\r\n"), "{answer}");
 }
 
 #[test]

@@ -11,9 +11,9 @@ fn precious() -> TestClient {
 
 /// Asserts, by another client, that `precious` is still stored.
 #[track_caller]
-fn assert_there(talk: &mut TestClient, said: &str) {
+fn assert_there(talk: &mut TestClient, input: &str) {
     talk.reconnect();
-    assert_eq!(talk.tell("get precious\r\n"), "VALUE precious 0 4\r\ngold\r\nEND\r\n", "{said:?}");
+    assert_eq!(talk.tell("get precious\r\n"), "VALUE precious 0 4\r\ngold\r\nEND\r\n", "{input:?}");
 }
 
 /// Regression: the value behind a refused command was executed as commands.
@@ -120,9 +120,9 @@ fn a_value_whose_length_cannot_be_read_ends_the_connection() {
 #[test]
 fn a_cas_without_a_number_is_answered_as_often_as_memcached_does() {
     let mut talk = precious();
-    let said = "cas precious 0 0 9 \r\nflush_all\r\nversion\r\n";
-    assert_eq!(talk.tell(said), "ERROR\r\nERROR\r\nVERSION 1.2.3\r\n");
-    assert_there(&mut talk, said);
+    let input = "cas precious 0 0 9 \r\nflush_all\r\nversion\r\n";
+    assert_eq!(talk.tell(input), "ERROR\r\nERROR\r\nVERSION 1.2.3\r\n");
+    assert_there(&mut talk, input);
     // A client that waits for the answer can continue.
     assert_eq!(talk.tell("cas precious 0 0 9\r\n"), "ERROR\r\n");
     assert_eq!(talk.tell("version\r\n"), "VERSION 1.2.3\r\n");
@@ -130,7 +130,7 @@ fn a_cas_without_a_number_is_answered_as_often_as_memcached_does() {
 
 #[test]
 fn what_is_longer_or_shorter_than_was_said_is_not_executed() {
-    for said in [
+    for input in [
         "set a 0 0 3\r\nabc__flush_all\r\n",
         "set a 0 0 3\r\nabcde\r\nflush_all\r\n",
         "set a 0 0 3\r\nabc\nflush_all\r\n",
@@ -140,10 +140,10 @@ fn what_is_longer_or_shorter_than_was_said_is_not_executed() {
         "append precious 0 0 0\r\nflush_all\r\nflush_all\r\n",
     ] {
         let mut talk = precious();
-        let answer = talk.tell(said);
-        assert!(["", "CLIENT_ERROR bad data chunk\r\n"].contains(&answer.as_str()), "{said:?}: {answer:?}");
-        assert!(talk.session.is_closed(), "{said:?}");
-        assert_there(&mut talk, said);
+        let answer = talk.tell(input);
+        assert!(["", "CLIENT_ERROR bad data chunk\r\n"].contains(&answer.as_str()), "{input:?}: {answer:?}");
+        assert!(talk.session.is_closed(), "{input:?}");
+        assert_there(&mut talk, input);
     }
 }
 
@@ -152,8 +152,8 @@ fn a_value_that_is_too_large_or_has_no_room_is_not_executed() {
     for line in ["set a 0 0 1048577", "ms a 1048577 q", "append a 0 0 1048577"] {
         let mut talk = precious();
         let value = format!("{:11}", "\r\nflush_all").repeat(1 << 17);
-        let said = format!("{line}\r\n{}\r\nversion\r\n", &value[..1_048_577]);
-        assert_eq!(talk.tell(said), "SERVER_ERROR object too large for cache\r\nVERSION 1.2.3\r\n");
+        let input = format!("{line}\r\n{}\r\nversion\r\n", &value[..1_048_577]);
+        assert_eq!(talk.tell(input), "SERVER_ERROR object too large for cache\r\nVERSION 1.2.3\r\n");
         assert_there(&mut talk, line);
     }
 }

@@ -32,8 +32,8 @@ fn an_expiry_is_relative_up_to_thirty_days_and_a_time_beyond() {
 fn a_negative_expiry_and_a_time_gone_by_are_at_once_and_0_is_never() {
     for expires in ["-1", &(MONTH + 1).to_string(), &NOON.to_string(), "-9223372036854775808"] {
         let mut talk = TestClient::new();
-        let said = format!("set a 0 {expires} 1\r\nx\r\nget a\r\nadd a 0 0 1\r\ny\r\n");
-        assert_eq!(talk.tell(said), "STORED\r\nEND\r\nSTORED\r\n", "{expires}");
+        let input = format!("set a 0 {expires} 1\r\nx\r\nget a\r\nadd a 0 0 1\r\ny\r\n");
+        assert_eq!(talk.tell(input), "STORED\r\nEND\r\nSTORED\r\n", "{expires}");
     }
     for expires in ["0", "9223372036854775807"] {
         let mut talk = TestClient::new();

@@ -93,19 +93,19 @@ impl Account {
     }
 
     /// Kills a client, whose messages may have arrived or not.
-    fn die(&mut self, at: usize) {
-        let client = self.clients.swap_remove(at);
+    fn die(&mut self, index: usize) {
+        let client = self.clients.swap_remove(index);
         self.died += 1;
         self.keeper.disconnect(client.peer);
     }
 
     /// Performs one step of one operation.
-    fn operate(&mut self, at: usize) {
+    fn operate(&mut self, index: usize) {
         let choice = self.below(4);
         let slot = self.below(self.table.0.len());
-        let open = self.clients[at].open.len();
-        let which = self.below(open.max(1));
-        let client = &mut self.clients[at];
+        let open = self.clients[index].open.len();
+        let operation = self.below(open.max(1));
+        let client = &mut self.clients[index];
         match choice {
             0 if open < WINDOW && client.returns.space() > open * 2 + 2 => {
                 let taken = self.lists.free.iter().copied().nth(slot % self.lists.free.len().max(1));
@@ -114,14 +114,14 @@ impl Account {
             }
             1 if open > 0 => {
                 // Links the new buffer in place of the old one, or performs a DELETE.
-                let op = &mut client.open[which];
+                let op = &mut client.open[operation];
                 if op.unlinked.is_none() {
                     let old = std::mem::replace(&mut self.table.0[slot], op.taken.take().unwrap_or(0));
                     op.unlinked = (old != 0).then_some(old);
                 }
             }
             2 if open > 0 => {
-                let op = client.open.swap_remove(which);
+                let op = client.open.swap_remove(operation);
                 [op.taken, op.unlinked]
                     .into_iter()
                     .flatten()
@@ -133,9 +133,9 @@ impl Account {
     }
 
     /// Delivers a message in either direction.
-    fn carry(&mut self, at: usize) {
+    fn carry(&mut self, index: usize) {
         let idle = self.below(2) == 0;
-        let client = &mut self.clients[at];
+        let client = &mut self.clients[index];
         if client.returns.send(3, idle, &mut client.nic).unwrap() {
             let (_, sges) = client.nic.sends.pop().unwrap();
             let mut bytes = vec![0; sges[0].len as usize];
@@ -184,11 +184,11 @@ impl Account {
             if self.clients.len() < 2 || self.below(40) == 0 {
                 self.join();
             }
-            let at = self.below(self.clients.len());
+            let index = self.below(self.clients.len());
             match self.below(300) {
-                0..5 if self.clients.len() > 1 => self.die(at),
-                5..150 => self.operate(at),
-                150..260 => self.carry(at),
+                0..5 if self.clients.len() > 1 => self.die(index),
+                5..150 => self.operate(index),
+                150..260 => self.carry(index),
                 _ => self.keep(),
             }
             self.check();
@@ -197,9 +197,9 @@ impl Account {
 
     /// Completes the operations of all clients.
     fn rest(&mut self) {
-        for at in 0..self.clients.len() {
-            while let Some(op) = self.clients[at].open.pop() {
-                let client = &mut self.clients[at];
+        for index in 0..self.clients.len() {
+            while let Some(op) = self.clients[index].open.pop() {
+                let client = &mut self.clients[index];
                 [op.taken, op.unlinked]
                     .into_iter()
                     .flatten()
@@ -208,7 +208,7 @@ impl Account {
             }
         }
         for _ in 0..1000 {
-            (0..self.clients.len()).for_each(|at| self.carry(at));
+            (0..self.clients.len()).for_each(|index| self.carry(index));
             self.keep();
         }
         assert_eq!(self.keeper.stage(), Stage::Idle);
@@ -243,13 +243,13 @@ fn a_client_that_does_not_answer_is_known_and_when_it_is_gone_the_sweep_begins_a
     account.die(0);
     for _ in 0..50 {
         account.keep();
-        let at = account.clients.iter().position(|client| client.peer != stopped).unwrap();
-        (0..3).for_each(|_| account.carry(at));
+        let index = account.clients.iter().position(|client| client.peer != stopped).unwrap();
+        (0..3).for_each(|_| account.carry(index));
     }
     assert_eq!(account.keeper.stage(), Stage::Grace { second: false });
     assert_eq!(account.keeper.late().collect::<Vec<_>>(), [stopped]);
-    let at = account.clients.iter().position(|client| client.peer == stopped).unwrap();
-    account.die(at);
+    let index = account.clients.iter().position(|client| client.peer == stopped).unwrap();
+    account.die(index);
     account.rest();
     assert_eq!(account.keeper.counters().sweeps, 1, "of what both had");
 }

@@ -26,7 +26,7 @@ fn completion(id: u64, len: usize) -> WorkCompletion {
 fn messages_come_back_as_they_went_and_nothing_else_is_taken() {
     let mut bytes = [0; LONGEST];
     for count in [0, 1, MOST, MOST + 1] {
-        let len = emit_returned(&mut bytes, 9, (0..count as u64).map(|at| at + 5));
+        let len = emit_returned(&mut bytes, 9, (0..count as u64).map(|index| index + 5));
         let (grace, addresses) = parse_returned(&bytes[..len]).unwrap();
         assert_eq!((grace, addresses.collect::<Vec<_>>()), (9, (5..5 + count.min(MOST) as u64).collect()));
         assert!(parse_returned(&bytes[..len - 1]).is_none());
@@ -52,7 +52,7 @@ fn classes_come_back_as_they_went_and_know_their_buffers() {
         [Some(0), Some(0), Some(1), Some(1), None]
     );
     assert_eq!(classes.find(100_000 + 512 * 69), Some((1, 69)));
-    assert_eq!([99_999, 100_001, 100_000 + 512 * 70].map(|at| classes.find(at)), [None; 3]);
+    assert_eq!([99_999, 100_001, 100_000 + 512 * 70].map(|address| classes.find(address)), [None; 3]);
     let twice = vec![classes.all()[0]; 2];
     assert_eq!(Classes::new(twice), None, "two of one size");
     assert_eq!(Classes::new(Vec::new()), None);

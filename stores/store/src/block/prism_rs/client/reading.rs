@@ -82,12 +82,12 @@ impl Client {
     ) -> Option<OwnedOutcome> {
         let quorum = self.config.quorum();
         let flight = &mut self.flights[slot];
-        if let Some((tag, from, holders)) = flight.readable(quorum) {
+        if let Some((tag, source, holders)) = flight.readable(quorum) {
             flight.tag = tag;
             if holders.len() >= quorum || self.config.canary == Canary::NoWriteBack {
-                return Some(OwnedOutcome::Value(from));
+                return Some(OwnedOutcome::Value(source));
             }
-            flight.write(tag, Some(from), holders);
+            flight.write(tag, Some(source), holders);
             self.ask_all(slot, connections);
             return None;
         }
