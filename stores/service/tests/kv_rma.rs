@@ -63,8 +63,8 @@ fn refused(address: &RmaServerAddress) -> String {
     words
 }
 
-fn value(of: u64, len: usize) -> Vec<u8> {
-    (0..len).map(|at| ((at as u64 * 31) ^ of) as u8).collect()
+fn value(seed: u64, len: usize) -> Vec<u8> {
+    (0..len).map(|index| ((index as u64 * 31) ^ seed) as u8).collect()
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn values_of_any_length_come_back_and_go() {
     let mut session = bed.session();
     assert_eq!(session.get(b"none").unwrap(), None);
     let lens = [0, 1, 56, 57, 1000, 4096, 5000, 70_000, MIB / 4];
-    for (at, len) in lens.into_iter().enumerate() {
-        session.put(&at.to_le_bytes(), &value(len as u64, len)).unwrap();
+    for (index, len) in lens.into_iter().enumerate() {
+        session.put(&index.to_le_bytes(), &value(len as u64, len)).unwrap();
     }
-    for (at, len) in lens.into_iter().enumerate() {
-        let got = session.get(&at.to_le_bytes()).unwrap().expect("it is there");
+    for (index, len) in lens.into_iter().enumerate() {
+        let got = session.get(&index.to_le_bytes()).unwrap().expect("it is there");
         assert!(got == value(len as u64, len), "{len} bytes");
     }
     let long = [b'k'; 1024];
@@ -99,18 +99,18 @@ fn all_keys_are_listed_page_by_page() {
     for name in &names {
         session.put(name, b"").unwrap();
     }
-    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut keys: Vec<Vec<u8>> = Vec::new();
     session
         .list(&mut |key| {
-            found.push(key.to_vec());
+            keys.push(key.to_vec());
             Ok(())
         })
         .unwrap();
-    found.sort();
-    found.dedup();
+    keys.sort();
+    keys.dedup();
     let mut names = names;
     names.sort();
-    assert!(found == names, "{} of {} keys", found.len(), names.len());
+    assert!(keys == names, "{} of {} keys", keys.len(), names.len());
 }
 
 /// Clients overwrite and read the same keys: each value that is read is one that was stored.
@@ -243,7 +243,7 @@ fn who_may_not_come_gets_a_line_that_says_how() {
     let bed = Bed::of(Limits { clients: 1, ..Limits::default() }, 100);
     let RmaServerAddress { pin, .. } = bed.address;
     let wrong = Pin { fingerprint: Fingerprint([7; 32]), ..pin };
-    let mended = |words: String, how: &str| assert!(words.contains(how), "{words}");
+    let mended = |words: String, hint: &str| assert!(words.contains(hint), "{words}");
     mended(refused(&RmaServerAddress { pin: wrong, ..bed.address.clone() }), "has another fingerprint");
     let token = Credential::Token(Token::random().unwrap());
     mended(

@@ -41,20 +41,20 @@ fn recorded(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     std::thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let server = TcpStream::connect(server).unwrap();
-            for (mut from, mut to) in [
+            for (mut source, mut destination) in [
                 (client.try_clone().unwrap(), server.try_clone().unwrap()),
                 (server.try_clone().unwrap(), client.try_clone().unwrap()),
             ] {
                 let kept = Arc::clone(&kept);
                 std::thread::spawn(move || {
                     let mut piece = [0; 4096];
-                    while let Ok(count @ 1..) = from.read(&mut piece) {
+                    while let Ok(count @ 1..) = source.read(&mut piece) {
                         kept.lock().unwrap().extend_from_slice(&piece[..count]);
-                        if to.write_all(&piece[..count]).is_err() {
+                        if destination.write_all(&piece[..count]).is_err() {
                             break;
                         }
                     }
-                    let _ = to.shutdown(Shutdown::Write);
+                    let _ = destination.shutdown(Shutdown::Write);
                 });
             }
         }

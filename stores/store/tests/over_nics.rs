@@ -187,9 +187,10 @@ impl Post for Side {
         let bounds = wqe::Bounds { max_sge: 2, max_inline: 64 };
         assert!(!matches!(request.payload, Payload::Inline(_)));
         let ring = &self.send;
-        let at = self.produced[0];
-        let slots =
-            wqe::write(request, &bounds, free as usize, |slot, bytes| ring.store(at + slot as u64, bytes))?;
+        let position = self.produced[0];
+        let slots = wqe::write(request, &bounds, free as usize, |slot, bytes| {
+            ring.store(position + slot as u64, bytes)
+        })?;
         self.produced[0] += slots as u64;
         self.send.set_word(remora_nic::Word::Produced, self.produced[0]);
         Ok(())
@@ -197,9 +198,9 @@ impl Post for Side {
 
     fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         let ring = &self.receive;
-        let at = self.produced[1];
-        assert!(at - ring.word(remora_nic::Word::Consumed) < ring.slots());
-        write_receive(request.id, request.sges, |_, bytes| ring.store(at, bytes));
+        let position = self.produced[1];
+        assert!(position - ring.word(remora_nic::Word::Consumed) < ring.slots());
+        write_receive(request.id, request.sges, |_, bytes| ring.store(position, bytes));
         self.produced[1] += 1;
         self.receive.set_word(remora_nic::Word::Produced, self.produced[1]);
         Ok(())

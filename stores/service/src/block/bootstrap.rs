@@ -96,7 +96,7 @@ pub fn bootstrap<B: Blocks>(
     mut waits_for: impl FnMut(&[SocketAddr]),
 ) -> Result<()> {
     let started = Instant::now();
-    let mut told = Vec::new();
+    let mut previous = Vec::new();
     let mut handshakes = Handshakes::new()?;
     let mut reply = |request: ConnectRequest, handshakes: &mut Handshakes| {
         answer(request, handshakes, replica, context, domain)
@@ -109,9 +109,9 @@ pub fn bootstrap<B: Blocks>(
             return finish(&mut handshakes);
         }
         let missing = peers.missing();
-        if started.elapsed() > QUIET && missing != told {
+        if started.elapsed() > QUIET && missing != previous {
             waits_for(&missing);
-            told = missing;
+            previous = missing;
         }
         let pause = Instant::now();
         let over = || Ok(pause.elapsed() > AGAIN);

@@ -127,8 +127,8 @@ impl Session {
             done: [EMPTY; TAKEN],
             window,
         };
-        for at in (0..count).filter(|at| role.uses(*at)) {
-            session.begin(at, Duration::ZERO)?;
+        for index in (0..count).filter(|index| role.uses(*index)) {
+            session.begin(index, Duration::ZERO)?;
             session.opening += 1;
         }
         session.wait_for_majority(session.opening)?;
@@ -186,7 +186,7 @@ impl Session {
         self.states.iter().flatten().copied().collect()
     }
 
-    fn begin(&self, at: usize, pause: Duration) -> Result<()> {
+    fn begin(&self, index: usize, pause: Duration) -> Result<()> {
         let purpose = match self.role {
             // The first replica issues the client's number; later replicas need not issue another one.
             Role::Writer => Purpose::Use { wants_number: self.store.is_none() },
@@ -194,35 +194,35 @@ impl Session {
             Role::Repairer { replica, incarnation, store } => Purpose::Repair { replica, incarnation, store },
         };
         let hello = Hello { replicas: self.links.len(), purpose };
-        self.connector.begin(at, self.servers.addresses()[at], hello, pause)
+        self.connector.begin(index, self.servers.addresses()[index], hello, pause)
     }
 
     /// Processes the results of connection attempts, and changes of the map.
     fn look(&mut self) -> Result<()> {
         while let Some(attempt) = self.connector.next() {
-            let at = attempt.at;
+            let index = attempt.index;
             self.opening = self.opening.saturating_sub(1);
-            let joined = attempt.result.and_then(|(link, welcome)| self.join(at, link, &welcome));
-            self.faults[at] = joined.err().map(|error| error.chain());
-            if self.faults[at].is_some() {
-                self.begin(at, AGAIN)?;
+            let joined = attempt.result.and_then(|(link, welcome)| self.join(index, link, &welcome));
+            self.faults[index] = joined.err().map(|error| error.chain());
+            if self.faults[index].is_some() {
+                self.begin(index, AGAIN)?;
             }
         }
-        for at in self.servers.changed()? {
-            self.states[at] = None;
+        for index in self.servers.changed()? {
+            self.states[index] = None;
             // A connection attempt to the old address, if one is under way, fails and is followed by one to
             // the new address.
-            if self.links[at].is_some() {
-                self.leave(at)?;
+            if self.links[index].is_some() {
+                self.leave(index)?;
             }
         }
         Ok(())
     }
 
     /// Adds a connected replica.
-    fn join(&mut self, at: usize, link: Link, welcome: &Welcome) -> Result<()> {
-        let address = self.servers.addresses()[at];
-        self.meet(at, &welcome.state)?;
+    fn join(&mut self, index: usize, link: Link, welcome: &Welcome) -> Result<()> {
+        let address = self.servers.addresses()[index];
+        self.meet(index, &welcome.state)?;
         let grant = welcome.grant;
         if self.store.is_none() {
             let id = need!(welcome.number.or(ClientId::new(0)), Peer, "a number");
@@ -244,10 +244,10 @@ impl Session {
             "the replica at {address} has another design or other blocks than the others: \
              start all with the same --design, --blocks and --block-len"
         );
-        self.links[at] = Some(link);
-        self.states[at] = Some(welcome.state);
-        if let Err(broken) = store.machine.connect(at, grant, &mut Ends(&mut self.links)) {
-            self.links[at] = None;
+        self.links[index] = Some(link);
+        self.states[index] = Some(welcome.state);
+        if let Err(broken) = store.machine.connect(index, grant, &mut Ends(&mut self.links)) {
+            self.links[index] = None;
             return Err(broken.into());
         }
         Ok(())
@@ -255,15 +255,15 @@ impl Session {
 
     /// Checks that the replica at this address may be used. If its state shows that other replicas were
     /// replaced, their connections are closed before any request is posted to this one.
-    fn meet(&mut self, at: usize, state: &State) -> Result<()> {
+    fn meet(&mut self, index: usize, state: &State) -> Result<()> {
         let known = |state: &Option<State>| state.map(|state| (state.replica, state.incarnation()));
         let same = |other: &Option<State>| known(other).is_some_and(|(replica, _)| replica == state.replica);
-        if let Some(other) = self.states.iter().position(same).filter(|other| *other != at) {
-            let [one, two] = [other, at].map(|at| self.servers.addresses()[at]);
+        if let Some(other) = self.states.iter().position(same).filter(|other| *other != index) {
+            let [one, two] = [other, index].map(|index| self.servers.addresses()[index]);
             bail!(Config, "{one} and {two} are both replica {}: name each replica once", state.replica);
         }
         self.view.meet(state)?;
-        for other in (0..self.links.len()).filter(|other| *other != at) {
+        for other in (0..self.links.len()).filter(|other| *other != index) {
             let current = |(replica, incarnation)| self.view.is_current(replica, incarnation);
             if self.links[other].is_some() && !known(&self.states[other]).is_none_or(current) {
                 self.leave(other)?;
@@ -273,12 +273,12 @@ impl Session {
     }
 
     /// Closes a connection, and starts to make a new one.
-    fn leave(&mut self, at: usize) -> Result<()> {
-        self.links[at] = None;
+    fn leave(&mut self, index: usize) -> Result<()> {
+        self.links[index] = None;
         if let Some(store) = &mut self.store {
-            store.machine.disconnect(self.clock.now(), at, &mut Ends(&mut self.links));
+            store.machine.disconnect(self.clock.now(), index, &mut Ends(&mut self.links));
         }
-        self.begin(at, SOON)
+        self.begin(index, SOON)
     }
 
     /// Returns the layout of the blocks.
@@ -391,8 +391,8 @@ impl Session {
 
 impl Role {
     /// Returns true if the client connects to the replica at this place.
-    fn uses(self, at: usize) -> bool {
-        !matches!(self, Role::Repairer { replica, .. } if replica == at)
+    fn uses(self, index: usize) -> bool {
+        !matches!(self, Role::Repairer { replica, .. } if replica == index)
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Link {
 /// The result of a connection attempt.
 pub struct Attempt {
     /// Index of the replica among the addresses.
-    pub at: usize,
+    pub index: usize,
     /// The connection and the replica's answer, or the failure.
     pub result: Result<(Link, Welcome)>,
 }
@@ -50,7 +50,7 @@ impl Connector {
     ///
     /// # Errors
     /// The thread could not be started.
-    pub fn begin(&self, at: usize, address: SocketAddr, hello: Hello, pause: Duration) -> Result<()> {
+    pub fn begin(&self, index: usize, address: SocketAddr, hello: Hello, pause: Duration) -> Result<()> {
         let context = self.context.clone();
         let domain = self.domain.clone();
         let needs = self.needs;
@@ -60,7 +60,7 @@ impl Connector {
             let result = connect(&context, &domain, needs, address, hello)
                 .with_context(|| format!("the replica at {address}"));
             // If the receiver is gone, nobody needs the connection.
-            let _ = sender.send(Attempt { at, result });
+            let _ = sender.send(Attempt { index, result });
         };
         thread::Builder::new().name("connect".into()).spawn(attempt).context("a thread to connect in")?;
         Ok(())

@@ -63,8 +63,8 @@ impl Peers {
         self.answers.clear();
         self.faults.clear();
         let hello = Hello { replicas: self.replicas(), purpose };
-        for at in (0..self.replicas()).filter(|at| *at != self.own) {
-            self.connector.begin(at, self.servers.addresses()[at], hello, Duration::ZERO)?;
+        for index in (0..self.replicas()).filter(|index| *index != self.own) {
+            self.connector.begin(index, self.servers.addresses()[index], hello, Duration::ZERO)?;
             self.open += 1;
         }
         Ok(())
@@ -80,13 +80,13 @@ impl Peers {
             match attempt.result {
                 Err(error) => self.faults.push(error.chain()),
                 Ok((_, welcome)) => {
-                    let address = self.servers.addresses()[attempt.at];
+                    let address = self.servers.addresses()[attempt.index];
                     ensure!(
-                        welcome.state.replica == attempt.at,
+                        welcome.state.replica == attempt.index,
                         Config,
                         "the replica at {address} is number {} and not {}: name all replicas in the same order everywhere",
                         welcome.state.replica,
-                        attempt.at
+                        attempt.index
                     );
                     let same = welcome.grant.design == self.design && welcome.grant.layout == self.layout;
                     ensure!(same, Peer, "the replica at {address} has another design or other blocks");
@@ -122,8 +122,8 @@ impl Peers {
     /// Returns the addresses of the replicas that have not answered.
     pub fn missing(&self) -> Vec<SocketAddr> {
         let all = self.servers.addresses().iter().copied().enumerate();
-        let answered = |at: usize| self.answers.iter().any(|answer| answer.replica == at);
-        all.filter(|(at, _)| *at != self.own && !answered(*at)).map(|(_, address)| address).collect()
+        let answered = |index: usize| self.answers.iter().any(|answer| answer.replica == index);
+        all.filter(|(index, _)| *index != self.own && !answered(*index)).map(|(_, address)| address).collect()
     }
 
     /// Moves the mark of this replica's client numbers if it is time, after f other replicas have

@@ -113,19 +113,19 @@ impl<B: Blocks> Program for Replica<B> {
     }
 
     fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Self::Connection, Vec<u8>)> {
-        let said = Hello::decode(hello);
-        let said = need!(said, Peer, "this is a replica of blocks, and the client is none of it");
+        let message = Hello::decode(hello);
+        let message = need!(message, Peer, "this is a replica of blocks, and the client is none of it");
         let mut membership = self.membership.lock();
         let replicas = membership.state().replicas;
         ensure!(
-            said.replicas == replicas,
+            message.replicas == replicas,
             Config,
             "this store has {replicas} replicas, not {}: name all of them",
-            said.replicas
+            message.replicas
         );
         let mut number = None;
         let mut guest = Guest::Visitor;
-        let grant = match said.purpose {
+        let grant = match message.purpose {
             Purpose::Ask { replica, incarnation } => {
                 membership.asked(replica, incarnation);
                 self.blocks.grant()?
@@ -225,8 +225,8 @@ impl Reachable for PrismRs {
         self.table.entries()
     }
 
-    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
-        self.table.buffers(entry, found);
+    fn buffers(&self, entry: usize, report: &mut dyn FnMut(u64)) {
+        self.table.buffers(entry, report);
     }
 }
 

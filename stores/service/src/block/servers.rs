@@ -71,7 +71,7 @@ impl Servers {
             self.addresses.len(),
             new.len()
         );
-        let changed = (0..new.len()).filter(|at| new[*at] != self.addresses[*at]).collect();
+        let changed = (0..new.len()).filter(|index| new[*index] != self.addresses[*index]).collect();
         self.addresses = new;
         Ok(changed)
     }

@@ -121,10 +121,10 @@ impl Chains {
 
     /// Accepts clients in a thread of its own, for the lifetime of the process.
     pub fn serve(mut self, directory: Directory, tcp: SocketAddr) -> Result<()> {
-        let said = [&directory.to_bytes()[..], &tcp.port().to_le_bytes()].concat();
+        let welcome = [&directory.to_bytes()[..], &tcp.port().to_le_bytes()].concat();
         let work = move || {
             loop {
-                if let Err(error) = self.turn(&said) {
+                if let Err(error) = self.turn(&welcome) {
                     tracing::warn!("no more clients of chains are taken: {}", error.chain());
                     return;
                 }
@@ -135,7 +135,7 @@ impl Chains {
     }
 
     /// Waits until a client arrives, is connected or leaves. No client delays another.
-    fn turn(&mut self, said: &[u8]) -> Result<()> {
+    fn turn(&mut self, welcome: &[u8]) -> Result<()> {
         let takes = self.handshakes.has_capacity(Handshakes::HASTE);
         let mut waited = vec![self.handshakes.as_fd(), self.departures.as_fd()];
         if takes {
@@ -148,13 +148,13 @@ impl Chains {
         while self.handshakes.has_capacity(Handshakes::HASTE)
             && let Some(request) = self.listener.accept(Some(Duration::ZERO))?
         {
-            if let Err(error) = self.begin(request, said) {
+            if let Err(error) = self.begin(request, welcome) {
                 tracing::info!("a client got no chain: {}", error.chain());
             }
         }
         while let Some((id, outcome)) = self.handshakes.finished() {
-            let Some(at) = self.joining.iter().position(|(joining, _)| *joining == id) else { continue };
-            let (_, call) = self.joining.swap_remove(at);
+            let Some(index) = self.joining.iter().position(|(joining, _)| *joining == id) else { continue };
+            let (_, call) = self.joining.swap_remove(index);
             match self.load(outcome, &call) {
                 Ok(offload) => self.keep(offload),
                 Err(error) => tracing::info!("a client got no chain: {error:#}"),
@@ -163,10 +163,10 @@ impl Chains {
         Ok(())
     }
 
-    fn begin(&mut self, request: ConnectRequest, said: &[u8]) -> Result<()> {
+    fn begin(&mut self, request: ConnectRequest, welcome: &[u8]) -> Result<()> {
         let call = need!(Call::from_bytes(request.private_data()), Peer, "it does not say what it wants");
         ensure!(call.program == PROGRAM, Peer, "it wants {}, and this is a cache", call.program);
-        let options = QpOptions { private_data: said.to_vec(), ..QpOptions::default() };
+        let options = QpOptions { private_data: welcome.to_vec(), ..QpOptions::default() };
         let port = self.domain.create_port(&self.program, PORT, &options)?;
         self.joining.push((self.handshakes.begin(request, port)?, call));
         Ok(())
@@ -188,7 +188,7 @@ impl Chains {
             }
         }
         if self.loaded.len() == self.most
-            && let Some(idle) = (0..self.most).min_by_key(|at| self.loaded[*at].since)
+            && let Some(idle) = (0..self.most).min_by_key(|index| self.loaded[*index].since)
         {
             let idle = self.loaded[idle].number();
             self.end(|loaded| loaded.number() == idle);
@@ -223,8 +223,8 @@ impl Loaded {
 
     /// Returns the number of the next request that the chain waits for.
     fn count(&self) -> u64 {
-        let at = self.offload.program().find(REQUESTS);
-        let bytes = at.and_then(|(at, _)| self.offload.read(at + COUNT, 8));
+        let place = self.offload.program().find(REQUESTS);
+        let bytes = place.and_then(|(offset, _)| self.offload.read(offset + COUNT, 8));
         bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
     }
 }

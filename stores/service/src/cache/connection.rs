@@ -27,8 +27,8 @@ pub struct Connection {
     session: Session,
     input: Box<[u8]>,
     /// Bounds of the bytes in `input` that the session has not consumed.
-    from: usize,
-    to: usize,
+    start: usize,
+    end: usize,
     output: Vec<u8>,
     /// Number of bytes of `output` that were sent.
     sent: usize,
@@ -65,8 +65,8 @@ impl Connection {
             stream,
             session,
             input,
-            from: 0,
-            to: 0,
+            start: 0,
+            end: 0,
             output,
             sent: 0,
             queued: false,
@@ -86,7 +86,7 @@ impl Connection {
     /// connections get their turn.
     pub fn turn(&mut self, cache: &mut Cache, now: Instant) -> io::Result<Wish> {
         let read = if self.session.is_closed() { Read::End } else { self.read()? };
-        self.from += self.session.run(cache, now, &self.input[self.from..self.to], &mut self.output);
+        self.start += self.session.run(cache, now, &self.input[self.start..self.end], &mut self.output);
         if read == Read::End {
             self.session.end(&mut self.output);
         }
@@ -117,16 +117,16 @@ impl Connection {
     }
 
     fn read(&mut self) -> io::Result<Read> {
-        self.input.copy_within(self.from..self.to, 0);
-        (self.from, self.to) = (0, self.to - self.from);
-        if self.to == self.input.len() {
+        self.input.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        if self.end == self.input.len() {
             return Ok(Read::Full);
         }
-        match self.stream.read(&mut self.input[self.to..]) {
+        match self.stream.read(&mut self.input[self.end..]) {
             Ok(0) => Ok(Read::End),
             Ok(bytes) => {
-                self.to += bytes;
-                Ok(if self.to == self.input.len() { Read::Full } else { Read::Some })
+                self.end += bytes;
+                Ok(if self.end == self.input.len() { Read::Full } else { Read::Some })
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Read::Nothing),
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Read::Full),

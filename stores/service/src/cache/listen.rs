@@ -87,8 +87,8 @@ struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let ours =
-            fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.inode);
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.inode);
         if ours {
             let _ = fs::remove_file(&self.path);
         }
@@ -98,7 +98,7 @@ impl Drop for SocketFile {
 fn bind_unix(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile)> {
     let shown = path.display();
     match fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => {
+        Ok(metadata) if !metadata.file_type().is_socket() => {
             bail!(Config, "{shown} is there, and is no socket: serve at another with --unix-socket")
         }
         Ok(_) => match unix::UnixStream::connect(path) {
@@ -121,9 +121,9 @@ fn bind_unix(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile)> {
         let listener = unix::UnixListener::bind(&fresh)?;
         listener.set_nonblocking(true)?;
         fs::set_permissions(&fresh, Permissions::from_mode(mode))?;
-        let found = fs::symlink_metadata(&fresh)?;
+        let metadata = fs::symlink_metadata(&fresh)?;
         fs::rename(&fresh, path)?;
-        Ok((listener, SocketFile { path: path.to_owned(), inode: (found.dev(), found.ino()) }))
+        Ok((listener, SocketFile { path: path.to_owned(), inode: (metadata.dev(), metadata.ino()) }))
     };
     let (listener, file) = bound().inspect_err(|_| drop(fs::remove_file(&fresh))).with_context(|| {
         format!("listening at {shown}: its directory must be there, and be yours, and its name has at most 90 bytes")

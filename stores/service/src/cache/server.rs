@@ -202,7 +202,9 @@ impl Server {
     /// Processes an expired timer of a connection.
     fn time(&mut self, timer: Timer, now: Instant) {
         let (number, serial, why) = timer;
-        let Some(connection) = self.connections.get_mut(number).filter(|found| found.serial == serial) else {
+        let Some(connection) =
+            self.connections.get_mut(number).filter(|connection| connection.serial == serial)
+        else {
             return;
         };
         let until = match why {

@@ -25,20 +25,20 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Adds a timer that expires at `at`.
-    pub fn set(&mut self, at: Instant, timer: Timer) {
-        self.heap.push(Reverse((at, timer)));
+    /// Adds a timer that expires at `time`.
+    pub fn set(&mut self, time: Instant, timer: Timer) {
+        self.heap.push(Reverse((time, timer)));
     }
 
     /// Removes and returns an expired timer, if there is one.
     pub fn due(&mut self, now: Instant) -> Option<Timer> {
-        let Reverse((at, _)) = *self.heap.peek()?;
-        (at <= now).then(|| self.heap.pop()).flatten().map(|Reverse((_, timer))| timer)
+        let Reverse((time, _)) = *self.heap.peek()?;
+        (time <= now).then(|| self.heap.pop()).flatten().map(|Reverse((_, timer))| timer)
     }
 
     /// Returns the time until the next timer expires, or `None` if there is no timer.
     pub fn wait(&self, now: Instant) -> Option<Duration> {
-        self.heap.peek().map(|Reverse((at, _))| Duration::from_nanos(at.since(now)))
+        self.heap.peek().map(|Reverse((time, _))| Duration::from_nanos(time.since(now)))
     }
 }
 
@@ -50,8 +50,8 @@ mod tests {
     fn the_earliest_comes_first_and_none_before_its_time() {
         let mut timers = Timers::default();
         assert_eq!((timers.wait(Instant(0)), timers.due(Instant(9))), (None, None));
-        for (at, number) in [(30, 3), (10, 1), (20, 2)] {
-            timers.set(Instant(at), (number, 0, Why::Idle));
+        for (time, number) in [(30, 3), (10, 1), (20, 2)] {
+            timers.set(Instant(time), (number, 0, Why::Idle));
         }
         assert_eq!(timers.wait(Instant(4)), Some(Duration::from_nanos(6)));
         assert_eq!(timers.due(Instant(9)), None);

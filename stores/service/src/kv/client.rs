@@ -201,8 +201,8 @@ impl<D: KvDesign> KvSession for Session<D> {
         self.client.in_flight()
     }
 
-    fn list(&mut self, found: &mut Found<'_>) -> Result<()> {
-        D::list(self, found)
+    fn list(&mut self, report: &mut Found<'_>) -> Result<()> {
+        D::list(self, report)
     }
 
     fn settle(&mut self) -> Result<()> {

@@ -69,7 +69,7 @@ fn name(key: u64) -> [u8; 8] {
 }
 
 fn value(key: u64) -> [u8; 40] {
-    std::array::from_fn(|at| (key >> (8 * (at % 8))) as u8 ^ at as u8)
+    std::array::from_fn(|index| (key >> (8 * (index % 8))) as u8 ^ index as u8)
 }
 
 /// Reads the existing keys in a loop. Every GET must return its value, and may retry only because its
@@ -162,8 +162,8 @@ fn a_table_for_a_thousand_keys_takes_twenty_thousand_under_a_reader_over_udp() {
 }
 
 /// Stores new keys until one is refused, and returns that key.
-fn fill(session: &mut Session<PrismDesign>, from: u64) -> u64 {
-    (from..)
+fn fill(session: &mut Session<PrismDesign>, first: u64) -> u64 {
+    (first..)
         .find(|key| {
             let look = |finished: &Finished<'_>| match finished.outcome {
                 Outcome::Done => false,
@@ -190,16 +190,16 @@ fn runs_out_and_recovers(nic: Open) {
             let gone = round * 10;
             (gone - 10..gone).for_each(|key| assert!(other.delete(&name(key)).unwrap()));
             // Buffers are returned by a message, which takes a moment.
-            let from = most + gone - 10;
-            let mut next = from;
+            let first = most + gone - 10;
+            let mut next = first;
             for _ in 0..1000 {
                 next = fill(&mut one, next);
-                if next == from + 10 {
+                if next == first + 10 {
                     break;
                 }
                 thread::sleep(Duration::from_millis(10));
             }
-            assert_eq!(next, from + 10, "as many as were deleted");
+            assert_eq!(next, first + 10, "as many as were deleted");
         }
         for key in 0..most + 50 {
             let expected = (key >= 50).then(|| value(key).to_vec());

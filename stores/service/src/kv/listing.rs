@@ -15,12 +15,12 @@ use crate::post::registered;
 /// Lists keys by calls, one page at a time.
 ///
 /// # Errors
-/// The server does not answer, or `found` returns an error.
-pub fn by_calls<D: Classical>(session: &mut Session<D>, found: &mut Found<'_>) -> Result<()> {
+/// The server does not answer, or `report` returns an error.
+pub fn by_calls<D: Classical>(session: &mut Session<D>, report: &mut Found<'_>) -> Result<()> {
     let mut cursor = Some(Cursor::START);
-    while let Some(at) = cursor {
-        let (next, keys) = session.one(|client, nic| client.list(at, nic), page)??;
-        keys.iter().try_for_each(|key| found(key))?;
+    while let Some(current) = cursor {
+        let (next, keys) = session.one(|client, nic| client.list(current, nic), page)??;
+        keys.iter().try_for_each(|key| report(key))?;
         cursor = next;
     }
     Ok(())
@@ -42,8 +42,8 @@ pub(super) fn page(finished: &Finished<'_>) -> Result<(Option<Cursor>, Vec<Vec<u
 /// Lists keys by READs of the slots, and of the objects to which they point.
 ///
 /// # Errors
-/// The server's NIC does not answer, or `found` returns an error.
-pub fn by_reads(session: &mut Session<PrismDesign>, found: &mut Found<'_>) -> Result<()> {
+/// The server's NIC does not answer, or `report` returns an error.
+pub fn by_reads(session: &mut Session<PrismDesign>, report: &mut Found<'_>) -> Result<()> {
     let grant = Grant::decode(session.grant())?;
     let arena = session.allocate(Scan::arena_len(grant.max_key))?;
     let mut scan = Scan::new(&grant, registered(&arena))?;
@@ -58,7 +58,7 @@ pub fn by_reads(session: &mut Session<PrismDesign>, found: &mut Found<'_>) -> Re
             }
             Ok(ours)
         })?;
-        keys.drain(..).try_for_each(|key| found(&key))?;
+        keys.drain(..).try_for_each(|key| report(&key))?;
         match got {
             0 if progress.elapsed() > PATIENCE => bail!(Silent, "the server does not answer"),
             0 => {}

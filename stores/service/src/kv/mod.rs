@@ -181,12 +181,12 @@ pub trait KvDesign: Sized + 'static {
     /// Returns the bytes for keys and values of the initial contents, and of `further` more keys.
     fn memory_for(limits: &Limits, contents: &Contents, further: u64) -> u64;
 
-    /// Calls `found` with each key of the table, in no particular order. A key that is in the table
+    /// Calls `report` with each key of the table, in no particular order. A key that is in the table
     /// throughout is reported at least once.
     ///
     /// # Errors
-    /// The connection failed, or `found` returns an error.
-    fn list(session: &mut Session<Self>, found: &mut Found<'_>) -> Result<()>;
+    /// The connection failed, or `report` returns an error.
+    fn list(session: &mut Session<Self>, report: &mut Found<'_>) -> Result<()>;
 
     /// Returns the bytes of the READs of a GET that finds its key: of each but the last, and of the last.
     /// `None` if a GET is a call.
@@ -245,8 +245,8 @@ impl<D: Classical> KvDesign for D {
         contents.bytes() + further * FURTHER
     }
 
-    fn list(session: &mut Session<D>, found: &mut Found<'_>) -> Result<()> {
-        listing::by_calls(session, found)
+    fn list(session: &mut Session<D>, report: &mut Found<'_>) -> Result<()> {
+        listing::by_calls(session, report)
     }
 
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {
@@ -308,8 +308,8 @@ impl KvDesign for PrismDesign {
         prism::bytes_for(limits, contents, further)
     }
 
-    fn list(session: &mut Session<PrismDesign>, found: &mut Found<'_>) -> Result<()> {
-        listing::by_reads(session, found)
+    fn list(session: &mut Session<PrismDesign>, report: &mut Found<'_>) -> Result<()> {
+        listing::by_reads(session, report)
     }
 
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {

@@ -57,7 +57,7 @@ impl Kept {
         context.stay();
         // Regions that are no longer used are freed; the one with the size of the table is kept.
         let known = memory.kept.iter().position(|(name, _)| name == SIZE);
-        memory.regions.extend(known.map(|at| memory.kept.swap_remove(at).1));
+        memory.regions.extend(known.map(|index| memory.kept.swap_remove(index).1));
         memory.kept.clear();
         let mut service =
             Service::over(context, program, memory, left.queue, limits.clients, limits.extensions::<D>())?;
@@ -91,7 +91,7 @@ impl Kept {
 /// Returns the size of the kept table.
 fn size(memory: &Memory) -> Option<Size> {
     let (_, region) = memory.kept.iter().find(|(name, _)| name == SIZE)?;
-    let word = |at: usize| region.get::<u64>(at).ok();
+    let word = |offset: usize| region.get::<u64>(offset).ok();
     if word(0)? != LOADED {
         return None;
     }

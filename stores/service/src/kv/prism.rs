@@ -111,8 +111,8 @@ impl Reachable for PrismTableProgram {
         self.table.entries()
     }
 
-    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
-        self.table.buffers(entry, found);
+    fn buffers(&self, entry: usize, report: &mut dyn FnMut(u64)) {
+        self.table.buffers(entry, report);
     }
 }
 

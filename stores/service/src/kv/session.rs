@@ -55,12 +55,12 @@ pub trait KvSession {
     /// Returns the number of operations in flight.
     fn in_flight(&self) -> usize;
 
-    /// Calls `found` with each key of the table, in no particular order. A key that is in the table
+    /// Calls `report` with each key of the table, in no particular order. A key that is in the table
     /// throughout is reported at least once.
     ///
     /// # Errors
-    /// The connection failed, or `found` returns an error.
-    fn list(&mut self, found: &mut Found<'_>) -> Result<()>;
+    /// The connection failed, or `report` returns an error.
+    fn list(&mut self, report: &mut Found<'_>) -> Result<()>;
 
     /// Waits until the server has acknowledged everything that was sent to it, so that it may be stopped. No
     /// operation may be in flight.
@@ -150,8 +150,8 @@ impl<S: KvSession> KvSession for &mut S {
         S::in_flight(self)
     }
 
-    fn list(&mut self, found: &mut Found<'_>) -> Result<()> {
-        S::list(self, found)
+    fn list(&mut self, report: &mut Found<'_>) -> Result<()> {
+        S::list(self, report)
     }
 
     fn settle(&mut self) -> Result<()> {

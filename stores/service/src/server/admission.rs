@@ -127,10 +127,10 @@ impl<P: Program> Service<P> {
             self.handle(&done[..got]);
         }
         for number in ended {
-            let found = self.clients.iter().position(|client| u64::from(client.pair.number()) == number);
-            if let Some(at) = found {
+            let position = self.clients.iter().position(|client| u64::from(client.pair.number()) == number);
+            if let Some(index) = position {
                 tracing::info!(qp = number, "a client has left");
-                self.end(at);
+                self.end(index);
             }
         }
         Ok(())
@@ -139,9 +139,9 @@ impl<P: Program> Service<P> {
     /// Starts to accept a client. Returns the request if it must wait for another client to leave.
     fn begin(&mut self, request: ConnectRequest) -> Option<ConnectRequest> {
         let hello = request.private_data();
-        for at in (0..self.clients.len()).rev() {
-            if self.program.gives_way(self.clients[at].connection, hello) {
-                self.end(at);
+        for index in (0..self.clients.len()).rev() {
+            if self.program.gives_way(self.clients[index].connection, hello) {
+                self.end(index);
             }
         }
         let Admission { handshakes, joining, .. } = &mut self.admission;
@@ -212,8 +212,8 @@ impl<P: Program> Service<P> {
 
     /// Completes or abandons the connection of a client.
     fn join(&mut self, id: u64, outcome: Result<Answered, ConnectError>) {
-        let Some(at) = self.admission.joining.iter().position(|joining| joining.id == id) else { return };
-        let Joining { connection, grant, .. } = self.admission.joining.swap_remove(at);
+        let Some(index) = self.admission.joining.iter().position(|joining| joining.id == id) else { return };
+        let Joining { connection, grant, .. } = self.admission.joining.swap_remove(index);
         // From here on the client may send.
         match outcome.and_then(Answered::go) {
             Ok(pair) if self.program.is_brief(connection) => {

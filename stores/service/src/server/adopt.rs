@@ -67,11 +67,11 @@ impl<P: Program> Service<P> {
         while let Some(hello) = pairs.first().map(|pair| pair.peer_private_data().to_vec()) {
             // A connection gets the same grant, whichever client it belongs to.
             let Ok((connection, grant)) = self.program.accept(&hello, &mut Later::default()) else { break };
-            let Some(at) = pairs.iter().position(|pair| pair.private_data() == grant) else {
+            let Some(index) = pairs.iter().position(|pair| pair.private_data() == grant) else {
                 strangers.push(connection);
                 continue;
             };
-            let pair = pairs.swap_remove(at);
+            let pair = pairs.swap_remove(index);
             self.program.disconnect(connection);
             let (connection, _) = self.program.accept(pair.peer_private_data(), &mut Later::default())?;
             self.admission.watch(&pair);
@@ -98,13 +98,13 @@ impl<P: Program> Service<P> {
         while asked.iter().any(|(_, answered)| !answered) && began.elapsed() < PATIENCE {
             let got = self.cq.poll(&mut done)?;
             for done in &done[..got] {
-                let of = asked.iter_mut().find(|(pair, _)| pair.number() == done.qp_num);
+                let entry = asked.iter_mut().find(|(pair, _)| pair.number() == done.qp_num);
                 match done.kind {
                     remora_verbs::CompletionKind::Receive | remora_verbs::CompletionKind::ReceiveWriteImm => {
                         waiting.push(*done);
                     }
                     _ if done.id == PROBE && done.status == Status::Success => {
-                        of.into_iter().for_each(|(_, answered)| *answered = true);
+                        entry.into_iter().for_each(|(_, answered)| *answered = true);
                     }
                     _ => {}
                 }

@@ -227,18 +227,18 @@ impl<P: Program> Service<P> {
     #[inline]
     fn handle(&mut self, done: &[WorkCompletion]) {
         for run in done.chunk_by(|one, next| one.qp_num == next.qp_num) {
-            let found = self.clients.iter().position(|client| client.pair.number() == run[0].qp_num);
-            let Some(at) = found else { continue };
-            if let Err(why) = self.answer_run(at, run) {
+            let position = self.clients.iter().position(|client| client.pair.number() == run[0].qp_num);
+            let Some(index) = position else { continue };
+            if let Err(why) = self.answer_run(index, run) {
                 tracing::info!(qp = run[0].qp_num, why, "a client is gone");
-                self.end(at);
+                self.end(index);
             }
         }
     }
 
     /// Disconnects a client.
-    fn end(&mut self, at: usize) {
-        let Client { pair, connection, .. } = self.clients.swap_remove(at);
+    fn end(&mut self, index: usize) {
+        let Client { pair, connection, .. } = self.clients.swap_remove(index);
         self.admission.forget(&pair);
         // The queue pair is destroyed first, so that the dead client's NIC has no more access.
         drop(pair);
@@ -263,11 +263,11 @@ impl<P: Program> Service<P> {
     /// does not. Also disconnects clients that the program wants ended.
     fn end_late(&mut self) {
         self.admission.end_over(&self.program);
-        for at in (0..self.clients.len()).rev() {
-            let client = &mut self.clients[at];
+        for index in (0..self.clients.len()).rev() {
+            let client = &mut self.clients[index];
             if self.program.is_over(client.connection) {
                 tracing::info!(qp = client.pair.number(), "another server wants a client ended");
-                self.end(at);
+                self.end(index);
                 continue;
             }
             client.late = match self.program.is_late(client.connection) {
@@ -276,14 +276,14 @@ impl<P: Program> Service<P> {
             };
             if client.late.is_some_and(|since| since.elapsed() > PATIENCE) {
                 tracing::info!(qp = client.pair.number(), "a client does not answer, and is ended");
-                self.end(at);
+                self.end(index);
             }
         }
     }
 
     #[inline]
-    fn answer_run(&mut self, at: usize, run: &[WorkCompletion]) -> Result<(), String> {
-        let Client { pair, connection, life, .. } = &mut self.clients[at];
+    fn answer_run(&mut self, index: usize, run: &[WorkCompletion]) -> Result<(), String> {
+        let Client { pair, connection, life, .. } = &mut self.clients[index];
         *life = Life::Seen;
         let mut batch = pair.batch().map_err(|error| error.to_string())?;
         for completion in run {

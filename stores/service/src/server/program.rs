@@ -114,20 +114,20 @@ impl Memory {
     ///
     /// # Errors
     /// There is not enough memory, or the kept region has another length.
-    pub fn region(&mut self, what: &str, len: usize, access: Access) -> Result<remora_store::Registered> {
-        let kept = self.kept.iter().position(|(name, _)| name == what);
-        let region = match kept.map(|at| self.kept.swap_remove(at).1) {
+    pub fn region(&mut self, name: &str, len: usize, access: Access) -> Result<remora_store::Registered> {
+        let kept = self.kept.iter().position(|(other, _)| other == name);
+        let region = match kept.map(|index| self.kept.swap_remove(index).1) {
             Some(region) => {
                 ensure!(
                     region.len() == len,
                     Config,
-                    "{what}: {} bytes were kept, and {len} are asked for: start with the same words as before",
+                    "{name}: {} bytes were kept, and {len} are asked for: start with the same words as before",
                     region.len()
                 );
                 region
             }
-            None => self.domain.allocate_named(what, len, access).with_context(|| {
-                format!("{} MiB for {what}: ask for less with --capacity or --memory", len >> 20)
+            None => self.domain.allocate_named(name, len, access).with_context(|| {
+                format!("{} MiB for {name}: ask for less with --capacity or --memory", len >> 20)
             })?,
         };
         let registered = registered(&region);

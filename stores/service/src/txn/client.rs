@@ -221,10 +221,10 @@ impl Session {
     ///
     /// # Errors
     /// The READ fails.
-    pub fn bare_read(&mut self, from: Remote, len: usize) -> Result<f64> {
-        let into = [self.arena.sge(0, len)];
+    pub fn bare_read(&mut self, source: Remote, len: usize) -> Result<f64> {
+        let landing = [self.arena.sge(0, len)];
         let started = Instant::now();
-        self.pairs[0].post_send(&work::read(0, &into, from))?;
+        self.pairs[0].post_send(&work::read(0, &landing, source))?;
         while self.cq.poll(&mut self.done)? == 0 {}
         let took = started.elapsed().as_nanos() as f64;
         ensure!(

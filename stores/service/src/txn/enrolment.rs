@@ -62,13 +62,16 @@ impl Shards<'_> {
     /// # Errors
     /// A shard has another incarnation than earlier clients saw.
     pub fn enrol_all(&mut self, welcomes: &[Welcome], addresses: &[SocketAddr]) -> Result<()> {
-        for (to, at) in welcomes.iter().zip(0..) {
+        for (target, shard) in welcomes.iter().zip(0..) {
             for (other, address) in
-                welcomes.iter().zip(addresses).filter(|(other, _)| other.shard != to.shard)
+                welcomes.iter().zip(addresses).filter(|(other, _)| other.shard != target.shard)
             {
-                let remote = |addr| Remote { addr, rkey: to.granted.key() };
-                let run =
-                    self.enrol(at, remote(Incarnations::run_at(to.incarnations, other.shard)), other.run)?;
+                let remote = |addr| Remote { addr, rkey: target.granted.key() };
+                let run = self.enrol(
+                    shard,
+                    remote(Incarnations::run_at(target.incarnations, other.shard)),
+                    other.run,
+                )?;
                 if run != other.run {
                     bail!(
                         Peer,
@@ -77,8 +80,9 @@ impl Shards<'_> {
                     );
                 }
                 let place = Member::place(*address);
-                let write = Operation::Write(remote(Incarnations::place_at(to.incarnations, other.shard)));
-                self.execute(at, write, Payload::Inline(&place))?;
+                let write =
+                    Operation::Write(remote(Incarnations::place_at(target.incarnations, other.shard)));
+                self.execute(shard, write, Payload::Inline(&place))?;
             }
         }
         Ok(())

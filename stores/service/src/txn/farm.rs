@@ -107,9 +107,9 @@ impl FarmShard {
     }
 
     /// Returns the buffer for a message in (0) or out (1).
-    fn message(&self, peer: usize, which: usize, len: usize) -> Sge {
-        let at = ((peer * 2 + which) * LONGEST) as u64;
-        Sge { addr: self.messages.addr + at, len: len as u32, lkey: self.messages.key }
+    fn message(&self, peer: usize, direction: usize, len: usize) -> Sge {
+        let offset = ((peer * 2 + direction) * LONGEST) as u64;
+        Sge { addr: self.messages.addr + offset, len: len as u32, lkey: self.messages.key }
     }
 
     /// Accepts another shard.
@@ -140,12 +140,12 @@ impl FarmShard {
     }
 
     fn asked(&mut self, peer: usize, len: u32, nic: &mut Batched<'_, '_>) -> Result<(), Broken> {
-        let at = peer * 2 * LONGEST;
+        let offset = peer * 2 * LONGEST;
         let mut bytes = vec![0; (len as usize).min(LONGEST)];
-        self.messages.bytes.read(at, &mut bytes).map_err(|_| Broken::Protocol)?;
+        self.messages.bytes.read(offset, &mut bytes).map_err(|_| Broken::Protocol)?;
         let question = Question::decode(&bytes).ok_or(Broken::Protocol)?;
         let answer = self.answer(&question).encode();
-        self.messages.bytes.write(at + LONGEST, &answer).map_err(|_| Broken::Protocol)?;
+        self.messages.bytes.write(offset + LONGEST, &answer).map_err(|_| Broken::Protocol)?;
         self.listen(peer, nic)?;
         let payload = [self.message(peer, 1, answer.len())];
         Ok(nic.post_send(&WorkRequest {

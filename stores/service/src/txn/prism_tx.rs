@@ -68,8 +68,8 @@ impl Reachable for PrismTx {
         self.shard.entries()
     }
 
-    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
-        self.shard.buffers(entry, found);
+    fn buffers(&self, entry: usize, report: &mut dyn FnMut(u64)) {
+        self.shard.buffers(entry, report);
     }
 }
 

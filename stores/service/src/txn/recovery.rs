@@ -44,7 +44,7 @@ struct Recovery {
     /// answer.
     peers: Vec<Peer>,
     /// The last warning about a failed attempt.
-    said: String,
+    warning: String,
 }
 
 /// Time between two attempts to recover a client.
@@ -62,7 +62,8 @@ pub fn start(
     id: ShardId,
 ) -> Result<Sender<u64>> {
     let (sender, names) = channel();
-    let mut recovery = Recovery { context, shard, incarnations, id, peers: Vec::new(), said: String::new() };
+    let mut recovery =
+        Recovery { context, shard, incarnations, id, peers: Vec::new(), warning: String::new() };
     let thread = thread::Builder::new().name("recover".into());
     thread.spawn(move || recovery.work(&names)).context("a thread to recover clients in")?;
     Ok(sender)
@@ -95,10 +96,10 @@ impl Recovery {
     /// Logs a failed attempt, once per message; the next attempt reconnects.
     fn in_vain(&mut self, error: &Error) {
         self.peers.clear();
-        let said = error.chain();
-        if said != self.said {
-            tracing::warn!("a dead client's locks stay until all shards answer: {said}");
-            self.said = said;
+        let warning = error.chain();
+        if warning != self.warning {
+            tracing::warn!("a dead client's locks stay until all shards answer: {warning}");
+            self.warning = warning;
         }
     }
 

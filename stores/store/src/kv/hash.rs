@@ -18,12 +18,12 @@ pub(crate) fn reduce(hash: u64, n: u64) -> u64 {
 /// parts of the golden ratio and of the square roots of 2 and 3, made odd.
 const CHOICES: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b];
 
-/// Returns choice `which` (0 to 2) of the three slots among `n` in which a cuckoo table may hold a key; two
+/// Returns choice `way` (0 to 2) of the three slots among `n` in which a cuckoo table may hold a key; two
 /// choices may coincide. Each multiplier mixes the hash once, the high half is folded onto the low one, and
 /// a second product spreads it.
 #[inline(always)]
-pub(crate) fn choice(hash: u64, which: usize, n: u64) -> u64 {
-    let mixed = hash.wrapping_mul(CHOICES[which]);
+pub(crate) fn choice(hash: u64, way: usize, n: u64) -> u64 {
+    let mixed = hash.wrapping_mul(CHOICES[way]);
     reduce((mixed ^ mixed >> 32).wrapping_mul(CHOICES[0]), n)
 }
 
@@ -45,9 +45,9 @@ mod tests {
         let mut same = 0;
         for number in 0..100_000u64 {
             let hash = hash_key(7, &number.to_le_bytes());
-            let places: [u64; 3] = core::array::from_fn(|which| choice(hash, which, N));
-            for (which, &place) in places.iter().enumerate() {
-                counts[which][place as usize] += 1;
+            let places: [u64; 3] = core::array::from_fn(|way| choice(hash, way, N));
+            for (way, &place) in places.iter().enumerate() {
+                counts[way][place as usize] += 1;
             }
             same += u32::from(places[0] == places[1]) + u32::from(places[1] == places[2]);
         }

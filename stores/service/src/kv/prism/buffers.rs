@@ -55,8 +55,8 @@ fn counted(limits: &Limits, contents: &Contents) -> (Vec<(u32, u64)>, u64) {
     let mut all: Vec<(u32, u64)> = all_sizes(limits).into_iter().map(|size| (size, 0)).collect();
     for (bytes, count) in contents.lens() {
         let object = HEADER as u64 + u64::from(bytes);
-        let at = all.partition_point(|(size, _)| u64::from(*size) < object).min(all.len() - 1);
-        all[at].1 += count;
+        let index = all.partition_point(|(size, _)| u64::from(*size) < object).min(all.len() - 1);
+        all[index].1 += count;
     }
     let mut carried = 0;
     for (size, count) in &mut all {
@@ -98,8 +98,8 @@ pub fn sizes(limits: &Limits, contents: &Contents, keys: u32, bytes: u64) -> Res
 /// Returns the share of a size in the `left` bytes. A key that finds no buffer of its size takes a larger
 /// one. So keys of 256 bytes on average fit, unless many are very long.
 fn share(limits: &Limits, size: u32, left: u64) -> u64 {
-    let of = SIZES.iter().filter(|(of, _)| (*of).min(longest(limits)) == size);
-    left / SHARES * of.map(|(_, share)| share).sum::<u64>()
+    let entries = SIZES.iter().filter(|(nominal, _)| (*nominal).min(longest(limits)) == size);
+    left / SHARES * entries.map(|(_, share)| share).sum::<u64>()
 }
 
 #[cfg(test)]

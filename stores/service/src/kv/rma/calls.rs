@@ -120,8 +120,8 @@ fn place(peer: &mut Peer, blocks: &[Registered], message: &[u8]) -> Option<WorkC
         }
         Frame::Write(imm, bytes) => {
             let Grant { staging, staging_count, staging_len, .. } = peer.grant;
-            let at = frame::piece(staging, imm, staging_count, staging_len, bytes)?;
-            block(STAGING)?.bytes.write(at, bytes).ok()?;
+            let offset = frame::piece(staging, imm, staging_count, staging_len, bytes)?;
+            block(STAGING)?.bytes.write(offset, bytes).ok()?;
             let arrived = completion(id, Status::Success, CompletionKind::ReceiveWriteImm, bytes.len());
             Some(WorkCompletion { imm: Some(imm), ..arrived })
         }

@@ -79,9 +79,9 @@ impl<'b> Frame<'b> {
         let mut out = header(kind, imm, sges.iter().map(|sge| sge.len as usize).sum());
         for sge in sges {
             let block = blocks.iter().find(|block| block.key == sge.lkey).ok_or(PostError::BadPayload)?;
-            let at = out.len();
-            out.resize(at + sge.len as usize, 0);
-            block.bytes.read(sge.addr as usize, &mut out[at..]).map_err(|_| PostError::BadPayload)?;
+            let start = out.len();
+            out.resize(start + sge.len as usize, 0);
+            block.bytes.read(sge.addr as usize, &mut out[start..]).map_err(|_| PostError::BadPayload)?;
         }
         Ok(out)
     }
@@ -101,9 +101,9 @@ pub fn block(bytes: remora_memory::Bytes, key: u32) -> Registered {
 
 /// Returns the offset of the piece that immediate data names. Returns `None` if there is no such piece or it
 /// is too short for `bytes`.
-pub fn piece(at: Remote, number: u32, count: u32, len: u64, bytes: &[u8]) -> Option<usize> {
+pub fn piece(base: Remote, number: u32, count: u32, len: u64, bytes: &[u8]) -> Option<usize> {
     let fits = number < count && bytes.len() as u64 <= len;
-    let offset = u64::from(number).checked_mul(len)?.checked_add(at.addr)?;
+    let offset = u64::from(number).checked_mul(len)?.checked_add(base.addr)?;
     fits.then_some(usize::try_from(offset).ok()?)
 }
 
@@ -132,10 +132,10 @@ mod tests {
 
     #[test]
     fn a_piece_is_within_what_was_granted() {
-        let at = Remote { addr: 128, rkey: Key::new(4) };
-        assert_eq!(piece(at, 1, 2, 64, &[0; 64]), Some(192));
-        assert_eq!(piece(at, 2, 2, 64, &[]), None, "there are two");
-        assert_eq!(piece(at, 0, 2, 64, &[0; 65]), None, "it is too long");
-        assert_eq!(piece(at, 1, 2, u64::MAX, &[]), None, "the offset overflows");
+        let base = Remote { addr: 128, rkey: Key::new(4) };
+        assert_eq!(piece(base, 1, 2, 64, &[0; 64]), Some(192));
+        assert_eq!(piece(base, 2, 2, 64, &[]), None, "there are two");
+        assert_eq!(piece(base, 0, 2, 64, &[0; 65]), None, "it is too long");
+        assert_eq!(piece(base, 1, 2, u64::MAX, &[]), None, "the offset overflows");
     }
 }

@@ -92,8 +92,8 @@ impl ServerLink {
     }
 
     fn take_grants(&mut self, grants: &[RegionGrant]) -> Result<()> {
-        let of = |name| grants.iter().find(|granted| granted.name == name).map(|granted| granted.grant);
-        let grants = [of(INDEX_NAME), of(VALUES_NAME)];
+        let grant = |name| grants.iter().find(|granted| granted.name == name).map(|granted| granted.grant);
+        let grants = [grant(INDEX_NAME), grant(VALUES_NAME)];
         if grants.contains(&None) {
             bail!(Peer, "the server grants regions, but no key-value table: start it by `remora serve kv`");
         }
@@ -185,7 +185,7 @@ impl ServerLink {
         let (id, sge) = self.receives.pop_front()?;
         self.calling = self.calling.checked_sub(1)?;
         self.since = Instant::now();
-        let (at, kind, imm, bytes) = match frame {
+        let (offset, kind, imm, bytes) = match frame {
             Frame::Send(bytes) => {
                 (bytes.len() <= sge.len as usize).then_some(())?;
                 (sge.addr as usize, CompletionKind::Receive, None, bytes)
@@ -193,12 +193,12 @@ impl ServerLink {
             Frame::Write(slot, bytes) => {
                 let Hello { replies, window, reply_stride, reply_len, .. } = self.hello;
                 (bytes.len() <= reply_len as usize).then_some(())?;
-                let at = frame::piece(replies, slot, window, reply_stride, bytes)?;
-                (at, CompletionKind::ReceiveWriteImm, Some(slot), bytes)
+                let offset = frame::piece(replies, slot, window, reply_stride, bytes)?;
+                (offset, CompletionKind::ReceiveWriteImm, Some(slot), bytes)
             }
             Frame::Refusal(_) => return None,
         };
-        self.block.bytes.write(at, bytes).ok()?;
+        self.block.bytes.write(offset, bytes).ok()?;
         let arrived = completion(id, Status::Success, kind, bytes.len());
         Some(WorkCompletion { imm, ..arrived })
     }

@@ -53,8 +53,8 @@ fn server(id: u64) -> usize {
 }
 
 /// Returns the status of a queue pair that corresponds to a 1RMA status.
-fn status(of: RmaStatus) -> Status {
-    match of {
+fn status(status: RmaStatus) -> Status {
+    match status {
         RmaStatus::Ok => Status::Success,
         RmaStatus::RemoteAuthenticationFailure => Status::RemoteAccess,
         RmaStatus::RemoteAccessError => Status::RemoteInvalidRequest,

@@ -116,10 +116,10 @@ impl RmaSession {
         let hello = self.network.links[number].hello;
         let pin = *pin;
         let credential = credential.clone();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         // Connecting blocks until the server answers, which must not delay operations at other servers.
-        std::thread::spawn(move || drop(tell.send(connect(pin, &credential, &client, &hello))));
-        (*tried, *attempt) = (Instant::now(), Some(told));
+        std::thread::spawn(move || drop(sender.send(connect(pin, &credential, &client, &hello))));
+        (*tried, *attempt) = (Instant::now(), Some(receiver));
     }
 
     fn attach(&mut self, number: usize, connected: Connected) -> Result<()> {
@@ -302,12 +302,12 @@ impl KvSession for RmaSession {
         self.machine.in_flight()
     }
 
-    fn list(&mut self, found: &mut Found<'_>) -> Result<()> {
+    fn list(&mut self, report: &mut Found<'_>) -> Result<()> {
         let mut cursor = Some(Cursor::START);
-        while let Some(at) = cursor {
-            self.machine.list(at, &mut self.network).map_err(unstarted)?;
+        while let Some(current) = cursor {
+            self.machine.list(current, &mut self.network).map_err(unstarted)?;
             let (next, keys) = once(self, None, page)??;
-            keys.iter().try_for_each(|key| found(key))?;
+            keys.iter().try_for_each(|key| report(key))?;
             cursor = next;
         }
         Ok(())

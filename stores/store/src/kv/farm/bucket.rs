@@ -60,8 +60,8 @@ impl Bucket {
     /// Parses a bucket from the payload of a line.
     #[inline]
     pub fn parse(payload: &[u8]) -> Bucket {
-        let slot = |which| {
-            let offset = SLOTS_AT + which * SLOT;
+        let slot = |index| {
+            let offset = SLOTS_AT + index * SLOT;
             FarmSlot {
                 line: u32_at(payload, offset),
                 lines: u16_at(payload, offset + 4),
@@ -80,8 +80,8 @@ impl Bucket {
     pub fn emit(&self) -> [u8; PAYLOAD] {
         let mut out = [0; PAYLOAD];
         set_u32(&mut out, 0, self.left);
-        for (which, slot) in self.slots.iter().enumerate() {
-            let offset = SLOTS_AT + which * SLOT;
+        for (index, slot) in self.slots.iter().enumerate() {
+            let offset = SLOTS_AT + index * SLOT;
             set_u32(&mut out, offset, slot.line);
             set_u16(&mut out, offset + 4, slot.lines);
             set_u16(&mut out, offset + 6, slot.tag);

@@ -208,10 +208,10 @@ impl FarmTable {
         let last = (home + HOP_RANGE).min(self.config.buckets as usize);
         let mut gap = (home + 2..=last).find_map(|line| self.free_in(line))?;
         while gap.line > home + 1 {
-            let from = gap.line - 1;
-            let at_home = |slot: &FarmSlot| self.home(self.header(slot).hash) == from;
-            let slot = self.load(from).slots.iter().position(at_home)?;
-            let source = SlotRef { line: from, slot };
+            let line = gap.line - 1;
+            let at_home = |slot: &FarmSlot| self.home(self.header(slot).hash) == line;
+            let slot = self.load(line).slots.iter().position(at_home)?;
+            let source = SlotRef { line, slot };
             self.move_right(source, gap);
             gap = source;
         }

@@ -248,7 +248,7 @@ impl Mover {
     /// A NIC stores the words of a slot from the first to the last, so the last must be loaded first. A
     /// reader that sees the hash also sees the generation that came with it, or a later one.
     fn look(&self, entry: u64) -> TableSlot {
-        let word = |which| self.table.word(entry, which);
+        let word = |index| self.table.word(entry, index);
         match word(3) {
             0 => TableSlot::bare(self.table.places().entry(entry), 0, 0),
             hash => {

@@ -231,10 +231,10 @@ impl Scan {
         Ok(())
     }
 
-    fn read(&self, from: u64, len: usize, nic: &mut impl PostPrism) -> Result<(), Broken> {
+    fn read(&self, address: u64, len: usize, nic: &mut impl PostPrism) -> Result<(), Broken> {
         Ok(nic.post_send(&WorkRequest {
             id: Part::Front.id(0),
-            operation: remora_nic::Operation::Read(self.remote(from)),
+            operation: remora_nic::Operation::Read(self.remote(address)),
             payload: Payload::Sges(&[self.arena.sge(0, len)]),
             flags: Flags { signaled: true, ..Flags::default() },
         })?)

@@ -130,8 +130,8 @@ impl PrismTable {
 
     /// Returns one of a slot's four words, not older than a word of that slot that was loaded before.
     /// `entry` counts slots through all tables.
-    pub(super) fn word(&self, entry: u64, which: usize) -> u64 {
-        let word = self.memory.bytes.word(self.offset(entry) + 8 * which).expect("a slot of the tables");
+    pub(super) fn word(&self, entry: u64, index: usize) -> u64 {
+        let word = self.memory.bytes.word(self.offset(entry) + 8 * index).expect("a slot of the tables");
         word.load(Ordering::Acquire)
     }
 

@@ -179,14 +179,14 @@ impl StromTable {
         let mut node = node;
         let mut free = free;
         while node != ROOT {
-            let Node { bucket: from, parent, .. } = self.search[usize::from(node)];
-            let stored = self.load(from.0);
-            self.publish(free, stored.keys[from.1], stored.values[from.1], stored.lens[from.1]);
-            self.empty(from);
-            let object = self.hold(from, None);
+            let Node { bucket: source, parent, .. } = self.search[usize::from(node)];
+            let stored = self.load(source.0);
+            self.publish(free, stored.keys[source.1], stored.values[source.1], stored.lens[source.1]);
+            self.empty(source);
+            let object = self.hold(source, None);
             self.hold(free, object);
             self.moves.note(u64::from(free.0) * BUCKETS as u64 + free.1 as u64);
-            (node, free) = (parent, from);
+            (node, free) = (parent, source);
         }
         free
     }

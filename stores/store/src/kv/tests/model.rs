@@ -80,12 +80,12 @@ fn random_operations_by<A: Arm>() {
         let mut done = 0;
         while done < 1500 {
             if super::wire::below(&mut random, 3) == 0 {
-                let which = super::wire::below(&mut random, keys.len());
-                if flights.values().any(|(other, _)| *other == which) {
+                let index = super::wire::below(&mut random, keys.len());
+                if flights.values().any(|(other, _)| *other == index) {
                     continue;
                 }
-                if let Ok((slot, expected)) = start(&mut world, &mut model, &keys[which], &mut random) {
-                    assert!(flights.insert(slot.index(), (which, expected)).is_none());
+                if let Ok((slot, expected)) = start(&mut world, &mut model, &keys[index], &mut random) {
+                    assert!(flights.insert(slot.index(), (index, expected)).is_none());
                 }
             } else if let (_, Some(ended)) = world.step(|| ()) {
                 let (_, expected) = flights.remove(&ended.slot.index()).expect("it was started");

@@ -38,7 +38,7 @@ fn completion(id: u64, status: Status, kind: CompletionKind, byte_len: u32) -> W
 /// A posted read.
 struct Read {
     id: u64,
-    from: (u32, u64),
+    source: (u32, u64),
     landing: Sge,
 }
 
@@ -93,8 +93,8 @@ impl Post for Net {
         match request.operation {
             remora_nic::Operation::Read(remote) => {
                 assert!(request.flags.signaled, "each read has its own end");
-                let from = (remote.rkey.get(), remote.addr);
-                self.reads.push(Read { id: request.id, from, landing: *sge });
+                let source = (remote.rkey.get(), remote.addr);
+                self.reads.push(Read { id: request.id, source, landing: *sge });
             }
             remora_nic::Operation::Send => {
                 let mut message = vec![0; sge.len as usize];
@@ -127,12 +127,12 @@ impl Net {
         if ready.is_empty() {
             return false;
         }
-        let Read { id, from, landing } =
+        let Read { id, source, landing } =
             self.reads.swap_remove(ready[random.below(ready.len() as u64) as usize]);
         let place = &self.places[(id >> SHIFT) as usize];
         if status == Status::Success {
             let mut bytes = vec![0; landing.len as usize];
-            place.blocks[from.0 as usize - 1].read(from.1 as usize, &mut bytes);
+            place.blocks[source.0 as usize - 1].read(source.1 as usize, &mut bytes);
             place.blocks[4].write(landing.addr as usize, &bytes);
         }
         self.done.push(completion(id, status, CompletionKind::Read, 0));

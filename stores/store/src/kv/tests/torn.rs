@@ -205,7 +205,7 @@ fn every_schedule<L: Lookup>(
 }
 
 /// Returns the number of words in a batch of an undisturbed lookup.
-fn words_of<L: Lookup>(lookup: &L, key: &[u8], history: &History, which: usize) -> usize {
+fn words_of<L: Lookup>(lookup: &L, key: &[u8], history: &History, number: usize) -> usize {
     let mut words = 0;
     look(
         lookup,
@@ -213,7 +213,7 @@ fn words_of<L: Lookup>(lookup: &L, key: &[u8], history: &History, which: usize) 
         history,
         |_| (),
         |batch, word| {
-            words = words.max(if batch == which { word + 1 } else { 0 });
+            words = words.max(if batch == number { word + 1 } else { 0 });
             0
         },
     );

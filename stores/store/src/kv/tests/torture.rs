@@ -104,8 +104,8 @@ fn no_wrong_value_is_returned_by<A: Arm>() {
             values += u32::from(ended.value.is_some());
             let lives = lives.borrow();
             let mut possible = lives.states[number].iter().enumerate().skip(first);
-            let known = possible.any(|(state, what)| {
-                what.map(|what| value(number, state, what)) == ended.value
+            let known = possible.any(|(state, fill)| {
+                fill.map(|fill| value(number, state, fill)) == ended.value
                     && (ended.value.is_some() || ended.outcome == Outcome::Absent)
             });
             assert!(known, "seed {seed} round {round}: {ended:?}");

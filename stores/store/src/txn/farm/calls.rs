@@ -31,8 +31,8 @@ pub enum Reply {
     Full,
 }
 
-fn pack(what: u8, entry: u32) -> u32 {
-    u32::from(what) << 28 | entry
+fn pack(code: u8, entry: u32) -> u32 {
+    u32::from(code) << 28 | entry
 }
 
 fn parts(imm: u32) -> Option<(u32, u32)> {
@@ -47,8 +47,8 @@ impl Ask {
 
     /// Decodes a request. Returns `None` if it is malformed.
     pub fn parse(imm: u32) -> Option<(Ask, u32)> {
-        let (what, entry) = parts(imm)?;
-        let ask = [Ask::Lock, Ask::Update, Ask::Unlock].into_iter().find(|ask| *ask as u32 == what)?;
+        let (code, entry) = parts(imm)?;
+        let ask = [Ask::Lock, Ask::Update, Ask::Unlock].into_iter().find(|ask| *ask as u32 == code)?;
         Some((ask, entry))
     }
 }
@@ -60,9 +60,9 @@ impl Reply {
 
     /// Decodes an answer. Returns `None` if it is malformed.
     pub fn parse(imm: u32) -> Option<(Reply, u32)> {
-        let (what, entry) = parts(imm)?;
+        let (code, entry) = parts(imm)?;
         let all = [Reply::Done, Reply::Changed, Reply::Full];
-        Some((all.into_iter().find(|reply| *reply as u32 == what)?, entry))
+        Some((all.into_iter().find(|reply| *reply as u32 == code)?, entry))
     }
 }
 

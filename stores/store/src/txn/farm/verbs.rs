@@ -45,12 +45,12 @@ impl Client {
         entry_index: u32,
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
-        let into = self.arena.sge(self.config.landing_at(entry_index, self.max_pair), NEAR as usize * 8);
+        let landing = self.arena.sge(self.config.landing_at(entry_index, self.max_pair), NEAR as usize * 8);
         self.post(
             Work::Search,
             entry_index,
             Operation::Read(self.index_word(entry_index)),
-            &[into],
+            &[landing],
             connections,
         )
     }
@@ -63,11 +63,11 @@ impl Client {
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
         let grant = self.grant(entry_index);
-        let into = self
+        let landing = self
             .arena
             .sge(self.config.landing_at(entry_index, self.max_pair), WORD + record_len(grant.max_pair));
-        let from = grant.object_at(object);
-        self.post(Work::Look, entry_index, Operation::Read(from), &[into], connections)
+        let source = grant.object_at(object);
+        self.post(Work::Look, entry_index, Operation::Read(source), &[landing], connections)
     }
 
     /// Posts a READ of the word that shows whether a key has changed: the first word of its object, or the
@@ -77,12 +77,12 @@ impl Client {
         entry_index: u32,
         connections: &mut impl Connections,
     ) -> Result<(), Broken> {
-        let from = match self.window.entries[entry_index as usize].object {
+        let source = match self.window.entries[entry_index as usize].object {
             Some(object) => self.grant(entry_index).object_at(object),
             None => self.index_word(entry_index),
         };
-        let into = self.arena.sge(self.config.entry_at(entry_index, self.max_pair), WORD);
-        self.post(Work::Validate, entry_index, Operation::Read(from), &[into], connections)
+        let landing = self.arena.sge(self.config.entry_at(entry_index, self.max_pair), WORD);
+        self.post(Work::Validate, entry_index, Operation::Read(source), &[landing], connections)
     }
 
     /// Posts the WRITE of a log entry, with the request to lock its key.

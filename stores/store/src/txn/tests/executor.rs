@@ -391,8 +391,8 @@ impl<S: Reachable> PostPrism for Endpoint<'_, S> {
         };
         let op = match &request.operation {
             Operation::Read { from, len, into } => Op::Read { from: *from, len: *len, into: into[0] },
-            Operation::Write { to, data: what } => Op::Write { to: *to, data: data(what) },
-            Operation::Allocate { data: what, .. } => Op::Allocate { data: data(what).unwrap() },
+            Operation::Write { to, data: payload } => Op::Write { to: *to, data: data(payload) },
+            Operation::Allocate { data: payload, .. } => Op::Allocate { data: data(payload).unwrap() },
             Operation::CompareSwap { at, operands } => Op::Swap { at: *at, operands: *operands },
             Operation::FetchAdd { .. } => return Err(PostError::BadPayload),
         };

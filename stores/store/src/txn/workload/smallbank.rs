@@ -164,8 +164,8 @@ impl Workload for SmallBank {
     fn step(&self, job: &SmallBankJob, script: &mut Script) -> Step {
         use Account::{Checking, Savings};
         if script.asked() == 0 {
-            for (account, who) in job.accounts() {
-                script.read(key(*account, job.customers[*who]));
+            for (account, customer) in job.accounts() {
+                script.read(key(*account, job.customers[*customer]));
             }
             return Step::Read;
         }

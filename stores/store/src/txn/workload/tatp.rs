@@ -203,20 +203,20 @@ impl Tatp {
         let TatpJob { kind, row, start, end, data, .. } = *job;
         match kind {
             Kind::UpdateSubscriberData => {
-                let (Some(whose), Some(facility)) = (script.value(0), script.value(1)) else {
+                let (Some(row_value), Some(facility)) = (script.value(0), script.value(1)) else {
                     return Step::Decline;
                 };
-                let mut whose = whose.to_vec();
+                let mut row_value = row_value.to_vec();
                 let mut facility = facility.to_vec();
-                whose[BITS_AT] = whose[BITS_AT] & !1 | data as u8 & 1;
+                row_value[BITS_AT] = row_value[BITS_AT] & !1 | data as u8 & 1;
                 facility[2] = (data >> 8) as u8;
-                script.write(key(b's', 0, 0, subscriber), whose.len()).copy_from_slice(&whose);
+                script.write(key(b's', 0, 0, subscriber), row_value.len()).copy_from_slice(&row_value);
                 script.write(key(b'f', row, 0, subscriber), facility.len()).copy_from_slice(&facility);
             }
             Kind::UpdateLocation => {
-                let Some(mut whose) = script.value(1).map(<[u8]>::to_vec) else { return Step::Decline };
-                set_u32(&mut whose, VLR_AT, data);
-                script.write(key(b's', 0, 0, subscriber), whose.len()).copy_from_slice(&whose);
+                let Some(mut row_value) = script.value(1).map(<[u8]>::to_vec) else { return Step::Decline };
+                set_u32(&mut row_value, VLR_AT, data);
+                script.write(key(b's', 0, 0, subscriber), row_value.len()).copy_from_slice(&row_value);
             }
             Kind::InsertCallForwarding => {
                 let there = |place| script.value(place).is_some();

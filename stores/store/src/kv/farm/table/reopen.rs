@@ -206,9 +206,9 @@ mod tests {
             table.extents.region.read((slot.line as usize + line) * LINE + 4, &mut payload);
             object.extend(payload);
         }
-        let from = OBJECT_HEADER + header.key_len as usize;
+        let start = OBJECT_HEADER + header.key_len as usize;
         let len = header.value_len as usize;
-        Some(object[from..from + len].to_vec())
+        Some(object[start..start + len].to_vec())
     }
 
     fn change(table: &mut FarmTable, key: &[u8], value: Option<&[u8]>) -> Result<(), Refusal> {
