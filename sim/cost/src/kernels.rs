@@ -125,8 +125,8 @@ impl Bench {
 
     fn read(&mut self, len: usize) -> Observed {
         let sges = [self.here.sge(0, len)];
-        let from = self.there.remote(0);
-        self.ask(Operation::Read(from), Payload::Sges(&sges))
+        let source = self.there.remote(0);
+        self.ask(Operation::Read(source), Payload::Sges(&sges))
     }
 
     fn write(&mut self, len: usize) -> Observed {
@@ -223,12 +223,18 @@ fn rpc_ns(model: &StromFpga, seen: &Observed) -> u64 {
 }
 
 /// Returns a number of a figure without a measured value.
-fn number(figure: &'static str, curve: &'static str, at: impl ToString, unit: Unit, modelled: f64) -> Number {
-    Number { figure, curve, at: at.to_string(), unit, part: Part::Predicted, measured: None, modelled }
+fn number(
+    figure: &'static str,
+    curve: &'static str,
+    point: impl ToString,
+    unit: Unit,
+    modelled: f64,
+) -> Number {
+    Number { figure, curve, at: point.to_string(), unit, part: Part::Predicted, measured: None, modelled }
 }
 
-fn ns(figure: &'static str, curve: &'static str, at: impl ToString, modelled: u64) -> Number {
-    number(figure, curve, at, Unit::Nanoseconds, modelled as f64)
+fn ns(figure: &'static str, curve: &'static str, point: impl ToString, modelled: u64) -> Number {
+    number(figure, curve, point, Unit::Nanoseconds, modelled as f64)
 }
 
 /// Adds a value that the paper's text states.

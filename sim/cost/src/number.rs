@@ -69,9 +69,9 @@ mod tests {
         let number = |part, measured, modelled| {
             let figure = "Figure 1";
             let curve = "curve";
-            let at = String::new();
+            let point = String::new();
             let unit = Unit::Ratio;
-            Number { figure, curve, at, unit, part, measured, modelled }
+            Number { figure, curve, at: point, unit, part, measured, modelled }
         };
         let met = number(Part::Predicted, Some(10.0), 12.0);
         assert_eq!((met.residual(), met.holds()), (Some(200), Some(true)));

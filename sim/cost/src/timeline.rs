@@ -251,13 +251,13 @@ impl<'m> Player<'m> {
 
     /// Returns the times at which the bytes of an issued verb have arrived and at which the verb has
     /// completed.
-    fn verb(&mut self, of: &Queue, work: &Executed, issued: u64) -> (u64, u64) {
+    fn verb(&mut self, queue: &Queue, work: &Executed, issued: u64) -> (u64, u64) {
         let model = self.model;
         let wqe = &work.wqe;
-        let half = if of.crosses { model.network.ns / 2 } else { 0 };
-        let here = of.at;
-        let peer = Port { host: 1 - of.at.host, ..of.at };
-        let target = if of.crosses { peer } else { here };
+        let half = if queue.crosses { model.network.ns / 2 } else { 0 };
+        let here = queue.at;
+        let peer = Port { host: 1 - queue.at.host, ..queue.at };
+        let target = if queue.crosses { peer } else { here };
         let beyond = model.beyond(wqe);
         match wqe.opcode() {
             WqeOpcode::WAIT | WqeOpcode::ENABLE => (issued, issued),
@@ -282,9 +282,10 @@ impl<'m> Player<'m> {
     /// Bytes leave a host's memory for another's, packet by packet; a single packet is let in between the
     /// packets of a long message. Says when the last of them are there; what as many take as the measured
     /// verbs had is in those verbs' own time.
-    fn carry(&mut self, starts: u64, len: u64, from: Port, to: Port) -> u64 {
-        let line = (from != to).then_some(Way::Line(from));
-        let ways = || [Some(Way::Read(from.host)), line, Some(Way::Write(to.host))].into_iter().flatten();
+    fn carry(&mut self, starts: u64, len: u64, source: Port, target: Port) -> u64 {
+        let line = (source != target).then_some(Way::Line(source));
+        let ways =
+            || [Some(Way::Read(source.host)), line, Some(Way::Write(target.host))].into_iter().flatten();
         let mut left = len;
         let mut last = starts;
         while left > 0 {

@@ -128,8 +128,8 @@ fn every_primitive_is_charged_somewhere_and_nothing_is_charged_beside_them() {
 
 /// Returns the number of this path in a model.
 fn at(model: &ConnectX5, name: &str) -> f64 {
-    let found = numbers(model).into_iter().find(|number| path(number) == name);
-    found.unwrap_or_else(|| panic!("no {name}")).modelled
+    let entry = numbers(model).into_iter().find(|number| path(number) == name);
+    entry.unwrap_or_else(|| panic!("no {name}")).modelled
 }
 
 #[test]

@@ -33,8 +33,8 @@ const STATED: [(&str, i64); 8] = [
 #[test]
 fn numbers_of_the_text_are_met_or_missed_as_they_are_said_to_be() {
     let all = all(&STROM_10G, &STROM_100G);
-    let of = |number: &Number| number.residual().map(|residual| (path(number), residual));
-    let stated: Vec<_> = all.iter().filter_map(of).collect();
+    let deviation = |number: &Number| number.residual().map(|residual| (path(number), residual));
+    let stated: Vec<_> = all.iter().filter_map(deviation).collect();
     assert_eq!(stated, STATED.map(|(path, residual)| (path.to_owned(), residual)));
 }
 

@@ -67,11 +67,11 @@ struct Queues {
     answer: usize,
 }
 
-/// Returns the time of a search by a chain for the key at node `found`.
-fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
+/// Returns the time of a search by a chain for the key at node `position`.
+fn walk(model: &ConnectX5, position: u64, breaks: bool) -> u64 {
     let mut experiment = Experiment::new();
-    let from = experiment.client(0, 1);
-    let list = list(&mut experiment, found);
+    let client = experiment.client(0, 1);
+    let list = list(&mut experiment, position);
     let value = experiment.section("value", &[7; VALUE as usize]);
     let target = experiment.section("answer", &[0; VALUE as usize]);
     // The message has the address of the first node, and the key once per comparison.
@@ -79,7 +79,7 @@ fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
     let message_len = message.len() as u64;
     let message = experiment.section("message", &message);
     lookups::point(&mut experiment, message, list);
-    lookups::point(&mut experiment, list + found * NODE + 6, value);
+    lookups::point(&mut experiment, list + position * NODE + 6, value);
     let queues = Queues {
         main: experiment.queue("main", Fetching::Posted, Site::server()),
         work: experiment.queue("work", Fetching::Enabled, Site::server()),
@@ -87,8 +87,8 @@ fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
     };
     let node = experiment.section("node", &[0; NODE as usize]);
     let program = &mut experiment.program;
-    program.push(from, Work::send(message, message_len));
-    program.push(queues.main, Work::wait_received(from, 1));
+    program.push(client, Work::send(message, message_len));
+    program.push(queues.main, Work::wait_received(client, 1));
     let mut scattered = Vec::new();
     for number in 0..NODES {
         let answer = Work::write(value, target, VALUE).dormant();
@@ -98,7 +98,7 @@ fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
         }
         scattered.push(Piece { at: swap, len: 6 });
     }
-    program.queues[from].receives.push(scattered);
+    program.queues[client].receives.push(scattered);
     lookups::seen(&experiment.run(model), model, &[queues.answer])
 }
 
@@ -169,10 +169,10 @@ fn break_if(
     program.push(work, silence);
 }
 
-/// Adds the list; node `found` has the searched key.
-fn list(experiment: &mut Experiment, found: u64) -> Location {
+/// Adds the list; node `position` has the searched key.
+fn list(experiment: &mut Experiment, position: u64) -> Location {
     let node = |index: u64| {
-        let key = if index == found { KEY } else { index };
+        let key = if index == position { KEY } else { index };
         [&key.to_le_bytes()[..6], &[0; NODE as usize - 6]].concat()
     };
     let list = experiment.section("list", &(0..NODES).flat_map(node).collect::<Vec<u8>>());
@@ -183,8 +183,8 @@ fn list(experiment: &mut Experiment, found: u64) -> Location {
 }
 
 /// Returns the time of a search by one READ per node and one for the value.
-fn reads(model: &ConnectX5, found: u64) -> u64 {
-    let nodes = vec![NODE; found as usize + 1];
+fn reads(model: &ConnectX5, position: u64) -> u64 {
+    let nodes = vec![NODE; position as usize + 1];
     lookups::reads(model, &[&nodes[..], &[VALUE]].concat())
 }
 

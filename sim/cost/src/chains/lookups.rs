@@ -26,7 +26,7 @@ const REQUESTS: u64 = 32;
 
 pub fn numbers(model: &ConnectX5) -> Vec<Number> {
     let mut all = Vec::new();
-    let mut add = |curve: &Curve, part, of: &dyn Fn(u64) -> u64| {
+    let mut add = |curve: &Curve, part, predict: &dyn Fn(u64) -> u64| {
         all.extend(SIZES.iter().zip(curve.ns).map(|(len, measured)| Number {
             figure: curve.figure,
             curve: curve.name,
@@ -34,7 +34,7 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
             unit: Unit::Nanoseconds,
             part,
             measured: Some(measured),
-            modelled: of(*len) as f64,
+            modelled: predict(*len) as f64,
         }));
     };
     let programs = ["get", "get-two-sequential", "get-two-parallel", "get"];
@@ -86,9 +86,9 @@ fn ideal_by_size(model: &ConnectX5) -> Vec<Number> {
     beyond.collect()
 }
 
-/// Sets a word of the data to the address of `to`.
-pub fn point(experiment: &mut Experiment, at: Location, to: Location) {
-    experiment.program.set_at_load(at, Value::At(to));
+/// Sets a word of the data to the address of `target`.
+pub fn point(experiment: &mut Experiment, location: Location, target: Location) {
+    experiment.program.set_at_load(location, Value::At(target));
 }
 
 /// Returns the time at which the client sees the last answer in its memory.
@@ -118,7 +118,7 @@ const LOOK: u64 = 6 + 8;
 /// ahead for each request, as in the authors' benchmark. It READs the bucket into id and source of the
 /// answer, compares the id, and answers. Returns the queue with the answers.
 fn gets(experiment: &mut Experiment, port: usize, len: u64) -> usize {
-    let from = experiment.client(port, REQUESTS);
+    let client = experiment.client(port, REQUESTS);
     let value = experiment.section("value", &vec![7; len as usize]);
     let target = experiment.section("answer", &vec![0; len as usize]);
     let key = &KEY.to_le_bytes()[..6];
@@ -133,18 +133,20 @@ fn gets(experiment: &mut Experiment, port: usize, len: u64) -> usize {
     let program = &mut experiment.program;
     let [asleep, awake] = [0, WqeOpcode::WRITE.0].map(|opcode| Value::Number(header(opcode, 0, 0)));
     for number in 1..=REQUESTS {
-        program.push(from, Work::send(message, LOOK));
+        program.push(client, Work::send(message, LOOK));
         let woken = program.push(answer, Work::write(value, target, len).dormant());
         let read = program.push(work, Work::read(bucket, woken + ID, BUCKET).signaled());
         program.push(work, Work::wait(work, 2 * number - 1));
         let swap = Work::compare_swap(woken, asleep, awake, Program::scrap()).signaled();
         let swap = program.push(work, swap);
-        program.push(main, Work::wait_received(from, number));
+        program.push(main, Work::wait_received(client, number));
         program.push(main, Work::enable(work, 3 * number));
         program.push(main, Work::wait(work, 2 * number));
         program.push(main, Work::enable(answer, number));
         let pieces = [(swap + COMPARAND, 6), (read + REMOTE, 8)];
-        program.queues[from].receives.push(pieces.map(|(at, len)| Piece { at, len }).to_vec());
+        program.queues[client]
+            .receives
+            .push(pieces.map(|(location, len)| Piece { at: location, len }).to_vec());
     }
     answer
 }
@@ -157,9 +159,9 @@ pub fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
         let doorbell = if number == 0 { Doorbell::Now } else { Doorbell::AfterCompletions(queue, number) };
         let ring = experiment.queue("client", Fetching::Posted, Site::client().rung(doorbell));
         experiment.program.push(ring, Work::enable(queue, number + 1));
-        let from = experiment.section("there", &vec![7; *len as usize]);
+        let source = experiment.section("there", &vec![7; *len as usize]);
         let target = experiment.section("here", &vec![0; *len as usize]);
-        experiment.program.push(queue, Work::read(from, target, *len).signaled());
+        experiment.program.push(queue, Work::read(source, target, *len).signaled());
     }
     experiment.run(model).done(queue) + model.host.ns / 2
 }
@@ -167,17 +169,17 @@ pub fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
 /// Returns the time of a call to a polling server without computation.
 pub fn call(model: &ConnectX5, len: u64) -> u64 {
     let mut experiment = Experiment::new();
-    let from = experiment.client(0, 1);
+    let client = experiment.client(0, 1);
     let value = experiment.section("value", &vec![7; len as usize]);
     let target = experiment.section("to", &vec![0; len as usize]);
-    let server = Site::server().rung(Doorbell::AfterMessages(from, 1));
+    let server = Site::server().rung(Doorbell::AfterMessages(client, 1));
     let ring = experiment.queue("server", Fetching::Posted, server);
     let answer = experiment.queue("answer", Fetching::Enabled, Site::server().over_the_network());
     let [message, question] =
         ["message", "question"].map(|name| experiment.section(name, &[0; LOOK as usize]));
     let program = &mut experiment.program;
-    program.push(from, Work::send(message, LOOK));
-    program.queues[from].receives.push(vec![Piece { at: question, len: LOOK as u32 }]);
+    program.push(client, Work::send(message, LOOK));
+    program.queues[client].receives.push(vec![Piece { at: question, len: LOOK as u32 }]);
     program.push(ring, Work::enable(answer, 1));
     program.push(answer, Work::write(value, target, len));
     seen(&experiment.run(model), model, &[answer])

@@ -16,10 +16,10 @@ const QUEUES: usize = 4 * UNITS;
 const EACH: usize = 32;
 
 pub fn numbers(model: &ConnectX5) -> Vec<Number> {
-    let source = |figure, curve, at: String, unit, measured, modelled| Number {
+    let source = |figure, curve, point: String, unit, measured, modelled| Number {
         figure,
         curve,
-        at,
+        at: point,
         unit,
         part: Part::Source,
         measured: Some(measured),
@@ -42,14 +42,14 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
 }
 
 /// Returns a signaled verb between two locations.
-fn verb(name: &str, from: Location, to: Location) -> Work {
+fn verb(name: &str, source: Location, target: Location) -> Work {
     let one = Value::Number(1);
     match name {
-        "READ" => Work::read(from, to, LEN),
-        "WRITE" => Work::write(from, to, LEN),
-        "CAS" => Work::compare_swap(to, Value::Number(0), one, Program::scrap()),
-        "ADD" => Work::add(to, one, Program::scrap()),
-        "MAX" => Work::calculate(Calculation::Max, to, one, Program::scrap()),
+        "READ" => Work::read(source, target, LEN),
+        "WRITE" => Work::write(source, target, LEN),
+        "CAS" => Work::compare_swap(target, Value::Number(0), one, Program::scrap()),
+        "ADD" => Work::add(target, one, Program::scrap()),
+        "MAX" => Work::calculate(Calculation::Max, target, one, Program::scrap()),
         _ => Work::nop(),
     }
     .signaled()
@@ -70,8 +70,8 @@ fn latency(model: &ConnectX5, name: &str) -> f64 {
     let local = name.ends_with("local");
     let site = if local { Site::client() } else { Site::client().over_the_network() };
     let queue = experiment.queue("client", Fetching::Posted, site);
-    let [from, to] = places(&mut experiment.program);
-    experiment.program.push(queue, verb(name, from, to));
+    let [source, target] = places(&mut experiment.program);
+    experiment.program.push(queue, verb(name, source, target));
     (experiment.run(model).done(queue) + model.host.ns / 2) as f64
 }
 
@@ -104,9 +104,9 @@ fn rate(model: &ConnectX5, name: &str) -> f64 {
     let mut experiment = Experiment::new();
     for _ in 0..QUEUES {
         let queue = experiment.queue("client", Fetching::Posted, Site::client().over_the_network());
-        let [from, to] = places(&mut experiment.program);
+        let [source, target] = places(&mut experiment.program);
         for _ in 0..EACH {
-            experiment.program.push(queue, verb(name, from, to));
+            experiment.program.push(queue, verb(name, source, target));
         }
     }
     let run = experiment.run(model);

@@ -35,15 +35,16 @@ pub fn get(model: &ConnectX5, name: &str, len: u64) -> u64 {
     answered(model, name, &asked)
 }
 
-/// Returns the time of a list search with a break, for the key in node `found` with a value of `len` bytes.
-pub fn search(model: &ConnectX5, found: u64, len: u64) -> u64 {
-    let place = |address: u64, at: u64| {
-        let key = if at == found { KEY } else { KEY ^ 1 };
-        node(key, address + VALUE, len, address + (at + 1) * BUCKET)
+/// Returns the time of a list search with a break, for the key in node `position` with a value of `len`
+/// bytes.
+pub fn search(model: &ConnectX5, position: u64, len: u64) -> u64 {
+    let place = |address: u64, index: u64| {
+        let key = if index == position { KEY } else { KEY ^ 1 };
+        node(key, address + VALUE, len, address + (index + 1) * BUCKET)
     };
     let asked = Asked {
         region: "list",
-        buckets: &|address| (0..=found).map(|index| place(address, index)).collect(),
+        buckets: &|address| (0..=position).map(|index| place(address, index)).collect(),
         message: &|address| ask(address, KEY),
     };
     answered(model, "list-break", &asked)
@@ -84,12 +85,12 @@ fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
 /// Returns the time at which the server has received a client's message.
 fn arrival(model: &ConnectX5, message: &[u8]) -> u64 {
     let mut experiment = Experiment::new();
-    let from = experiment.client(0, 1);
+    let client = experiment.client(0, 1);
     let len = message.len() as u64;
     let [here, there] = ["message", "there"].map(|name| experiment.section(name, message));
-    experiment.program.push(from, Work::send(here, len));
-    experiment.program.queues[from].receives.push(vec![Piece { at: there, len: len as u32 }]);
+    experiment.program.push(client, Work::send(here, len));
+    experiment.program.queues[client].receives.push(vec![Piece { at: there, len: len as u32 }]);
     let run = experiment.run(model);
-    let sent = run.of(from).next().expect("the client sent a message").1.there;
+    let sent = run.of(client).next().expect("the client sent a message").1.there;
     sent + model.fetch.ns
 }
