@@ -12,17 +12,17 @@ use crate::world::World;
 pub struct Forge {
     route: Route,
     start: Start,
-    from: usize,
-    to: usize,
+    sender: usize,
+    receiver: usize,
     /// Queue pair that receives the frames.
     pub victim: Qpn,
 }
 
 impl Forge {
-    /// Creates a builder of frames from node `from` to `victim`.
-    pub fn new(world: &World, from: usize, victim: QueuePair) -> Forge {
-        let route = world.route(from, victim.node);
-        Forge { route, start: world.start(), from, to: victim.node, victim: victim.number }
+    /// Creates a builder of frames from node `sender` to `victim`.
+    pub fn new(world: &World, sender: usize, victim: QueuePair) -> Forge {
+        let route = world.route(sender, victim.node);
+        Forge { route, start: world.start(), sender, receiver: victim.node, victim: victim.number }
     }
 
     /// Sends the frames to all members of a multicast group instead.
@@ -59,7 +59,7 @@ impl Forge {
 
     /// Delivers a frame to the victim's node.
     pub fn send(&self, world: &mut World, frame: &[u8]) {
-        world.inject(self.from, self.to, frame);
+        world.inject(self.sender, self.receiver, frame);
     }
 }
 

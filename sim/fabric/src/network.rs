@@ -382,8 +382,8 @@ impl Network {
     /// event.
     #[inline]
     pub fn next_due(&mut self, limit: Picos) -> Option<Due> {
-        while let Some(Event { at, key }) = self.calendar.pop(limit) {
-            self.now = at;
+        while let Some(Event { at: time, key }) = self.calendar.pop(limit) {
+            self.now = time;
             self.prefetch_soon();
             let entity = key >> KIND_BITS;
             let due = match key & ((1 << KIND_BITS) - 1) {

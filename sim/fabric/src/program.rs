@@ -219,7 +219,7 @@ pub const ALL: Access = Access::from_bits(0xf).expect("four rights");
 pub fn changes(
     service: Service,
     address: AddressVector,
-    to: Qpn,
+    peer: Qpn,
     psn: [u32; 2],
     settings: &Settings,
 ) -> [Modify; 3] {
@@ -236,7 +236,7 @@ pub fn changes(
     let rtr = Modify {
         address: Some(address),
         path_mtu: Some(settings.mtu),
-        dest_qp: Some(to),
+        dest_qp: Some(peer),
         rq_psn: Some(Psn::new(psn[1])),
         max_dest_rd_atomic: responds.then_some(settings.max_dest_rd_atomic),
         min_rnr_timer: responds.then_some(settings.min_rnr_timer),

@@ -116,14 +116,14 @@ impl World {
         Ok(())
     }
 
-    /// Creates an address handle on node `from` for node `to`.
+    /// Creates an address handle on node `sender` for node `receiver`.
     ///
     /// # Errors
     /// Fails if the NIC rejects the address handle.
-    pub fn create_address_handle(&mut self, from: usize, to: usize) -> Result<u32, NicError> {
-        let address = AddressVector::new(self.peer(to), self.route(from, to));
-        let pd = self.pd(from);
-        self.with_nic(from, |nic, _| nic.create_address_handle(pd, &address))
+    pub fn create_address_handle(&mut self, sender: usize, receiver: usize) -> Result<u32, NicError> {
+        let address = AddressVector::new(self.peer(receiver), self.route(sender, receiver));
+        let pd = self.pd(sender);
+        self.with_nic(sender, |nic, _| nic.create_address_handle(pd, &address))
     }
 
     /// Takes a queue pair that needs no peer from RESET to RTS.

@@ -153,26 +153,26 @@ impl World {
     /// # Panics
     /// Panics if the NIC rejects a modification.
     pub fn connect(&mut self, left: QueuePair, right: QueuePair, settings: &Settings) {
-        for (from, to, psn) in
+        for (pair, peer, psn) in
             [(left, right, settings.psn), (right, left, [settings.psn[1], settings.psn[0]])]
         {
-            for change in self.way_to_rts(from, to, psn, settings) {
-                self.modify(from, &change).expect("the state table allows this change");
+            for change in self.way_to_rts(pair, peer, psn, settings) {
+                self.modify(pair, &change).expect("the state table allows this change");
             }
         }
     }
 
-    /// Returns the three modifications that take `from` to RTS as the peer of `to`. `psn` is the initial PSN
-    /// of `from`, then of `to`.
+    /// Returns the three modifications that take `pair` to RTS, connected to `peer`. `psn` is the initial PSN
+    /// of `pair`, then of `peer`.
     pub fn way_to_rts(
         &self,
-        from: QueuePair,
-        to: QueuePair,
+        pair: QueuePair,
+        peer: QueuePair,
         psn: [u32; 2],
         settings: &Settings,
     ) -> [Modify; 3] {
-        let address = AddressVector::new(self.peer(to.node), self.route(from.node, to.node));
-        changes(from.service, address, to.number, psn, settings)
+        let address = AddressVector::new(self.peer(peer.node), self.route(pair.node, peer.node));
+        changes(pair.service, address, peer.number, psn, settings)
     }
 
     /// Returns the state of a queue pair, or `None` if it does not exist.

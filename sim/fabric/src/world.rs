@@ -195,13 +195,13 @@ impl World {
     }
 
     /// Cuts or restores the link from one node to another.
-    pub fn cut(&mut self, from: usize, to: usize, cut: bool) {
-        self.links.cut(from, to, cut);
+    pub fn cut(&mut self, sender: usize, receiver: usize, cut: bool) {
+        self.links.cut(sender, receiver, cut);
     }
 
     /// Changes the rate of the link from one node to another, in bit/s.
-    pub fn set_rate(&mut self, from: usize, to: usize, rate: u64) {
-        self.links.set_rate(from, to, rate);
+    pub fn set_rate(&mut self, sender: usize, receiver: usize, rate: u64) {
+        self.links.set_rate(sender, receiver, rate);
     }
 
     /// Keeps a copy of every frame from now on, until [`World::sent`] returns it.
@@ -214,9 +214,9 @@ impl World {
         self.links.tap.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Makes a frame arrive at node `to` in a nanosecond, as if node `from` had sent it.
-    pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
-        self.links.inject(self.now().after(1), from, to, bytes);
+    /// Makes a frame arrive at node `receiver` in a nanosecond, as if node `sender` had sent it.
+    pub fn inject(&mut self, sender: usize, receiver: usize, bytes: &[u8]) {
+        self.links.inject(self.now().after(1), sender, receiver, bytes);
     }
 
     /// Returns the first header of the frames.
@@ -225,14 +225,14 @@ impl World {
     }
 
     /// Returns the headers below the BTH for frames from one node to another.
-    pub fn route(&self, from: usize, to: usize) -> Route {
-        let mut destination = self.nodes[to].endpoint;
+    pub fn route(&self, sender: usize, receiver: usize) -> Route {
+        let mut destination = self.nodes[receiver].endpoint;
         if self.links.start != Start::Bth {
             // With frames from the BTH on, the UDP port identifies the receiving socket. Otherwise RoCE's
             // port identifies the frames.
             destination.udp_port = remora_wire::ROCE_PORT;
         }
-        Route::new(self.nodes[from].endpoint, destination)
+        Route::new(self.nodes[sender].endpoint, destination)
     }
 
     /// Returns the peer number of a node.
@@ -332,13 +332,13 @@ impl World {
         true
     }
 
-    fn deliver(&mut self, to: usize, id: PacketId) {
+    fn deliver(&mut self, receiver: usize, id: PacketId) {
         let now = self.now();
         let start = self.links.start;
         let (packet, bytes) = self.links.open(id);
         let source = self.nodes[packet.hash as usize].endpoint;
         let ingress = Ingress { bytes, start, sealed: true, source, destination: None, origin: None };
-        let node = &mut self.nodes[to];
+        let node = &mut self.nodes[receiver];
         let mut guard = node.engine.enter();
         let (nic, mem) = guard.parts();
         nic.receive(now, mem, &ingress);

@@ -104,8 +104,8 @@ fn taking_keys_away_allocates_nothing() {
     let ours = regions(&mut steady, 0);
     let theirs = regions(&mut steady, 1);
     let [(left, left_cq), (right, right_cq)] = steady.ends;
-    let take = |steady: &mut Steady, which: std::ops::Range<usize>| {
-        for (near, far) in ours[which.clone()].iter().zip(&theirs[which]) {
+    let take = |steady: &mut Steady, range: std::ops::Range<usize>| {
+        for (near, far) in ours[range.clone()].iter().zip(&theirs[range]) {
             steady.world.post_receive(right, &ReceiveRequest { id: 1, sges: &[] }).unwrap();
             for operation in [Operation::SendInv(far.key), Operation::LocalInv(near.key)] {
                 let flags = Flags { signaled: true, ..Flags::default() };

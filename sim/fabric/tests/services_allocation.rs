@@ -16,8 +16,8 @@ use remora_wire::frame::{Endpoint, Route};
 struct Steady {
     world: World,
     cqs: [CompletionQueue; 2],
-    from: QueuePair,
-    to: QueuePair,
+    sender: QueuePair,
+    receiver: QueuePair,
     target: Target,
     srq: Option<SharedQueue>,
     here: Region,
@@ -33,9 +33,9 @@ fn steady(service: Service, shared: bool, rules: Vec<Rule>) -> Steady {
     let cqs = [world.create_cq(0, 256), world.create_cq(1, 256)];
     let here = world.register(0, 1 << 16, ALL | Access::MW_BIND);
     let there = world.register(1, 1 << 16, ALL | Access::MW_BIND);
-    let from = world.create_qp_of(service, cqs[0], cqs[0], None, &settings).unwrap();
+    let sender = world.create_qp_of(service, cqs[0], cqs[0], None, &settings).unwrap();
     let mut srq = None;
-    let to = if service == Service::XrcInitiator {
+    let receiver = if service == Service::XrcInitiator {
         let domain = world.with_nic(1, |nic, _| nic.alloc_xrc_domain()).unwrap();
         srq = Some(world.create_srq(1, 64, 2, Some(XrcSrq { domain, cq: cqs[1].number })).unwrap());
         world.create_xrc_target(1, domain).unwrap()
@@ -47,18 +47,18 @@ fn steady(service: Service, shared: bool, rules: Vec<Rule>) -> Steady {
     };
     let target = match service {
         Service::Ud => {
-            world.bring_up(from, 1, &settings);
-            world.bring_up(to, 1, &settings);
+            world.bring_up(sender, 1, &settings);
+            world.bring_up(receiver, 1, &settings);
             let handle = world.create_address_handle(0, 1).unwrap();
-            Target::Datagram { handle, to: Destination { qp: to.number, qkey: settings.qkey } }
+            Target::Datagram { handle, to: Destination { qp: receiver.number, qkey: settings.qkey } }
         }
         _ => {
-            world.connect(from, to, &settings);
+            world.connect(sender, receiver, &settings);
             srq.filter(|_| service == Service::XrcInitiator)
                 .map_or(Target::Peer, |srq| Target::Srq(srq.number))
         }
     };
-    Steady { world, cqs, from, to, target, srq, here, there, lossy }
+    Steady { world, cqs, sender, receiver, target, srq, here, there, lossy }
 }
 
 impl Steady {
@@ -68,7 +68,7 @@ impl Steady {
         // If messages are lost, receives may remain posted.
         let _ = match self.srq {
             Some(srq) => self.world.post_shared(srq, &request),
-            None => self.world.post_receive(self.to, &request),
+            None => self.world.post_receive(self.receiver, &request),
         };
     }
 
@@ -78,7 +78,7 @@ impl Steady {
             self.receive(id, 16384);
             let flags = Flags { signaled: true, ..Flags::default() };
             let request = WorkRequest { id, operation, payload: Payload::Sges(list), flags };
-            self.world.post_to(self.from, &request, &self.target).unwrap();
+            self.world.post_to(self.sender, &request, &self.target).unwrap();
         }
         assert!(self.world.settle(1_000_000));
         let mut sent = 0;
@@ -95,7 +95,7 @@ impl Steady {
         assert!(self.lossy || matches!(operation, Operation::Write(_) | Operation::Read(_)) || came == 8);
     }
 
-    fn allocates_nothing(&mut self, what: &str, operations: &[(Operation, Vec<Sge>)]) {
+    fn allocates_nothing(&mut self, label: &str, operations: &[(Operation, Vec<Sge>)]) {
         let rounds = |steady: &mut Steady, count: usize| {
             for (operation, list) in operations {
                 (0..count).for_each(|_| steady.batch(*operation, list));
@@ -103,7 +103,7 @@ impl Steady {
         };
         rounds(self, 40);
         let counted = measure(|| rounds(self, 50));
-        assert_eq!(counted.count_total, 0, "{what}: {counted:?}");
+        assert_eq!(counted.count_total, 0, "{label}: {counted:?}");
     }
 }
 
@@ -136,7 +136,7 @@ fn datagrams_to_one_and_to_a_group_allocate_nothing() {
         let operations = [(Operation::Send, list.clone()), (Operation::SendImm(3), list)];
         steady.allocates_nothing("UD", &operations);
         let group = remora_wire::frame::Address::from(std::net::Ipv4Addr::new(239, 1, 1, 1));
-        let number = steady.to.number;
+        let number = steady.receiver.number;
         steady.world.with_nic(1, |nic, _| nic.attach_multicast(number, group)).unwrap();
         let route = Route::new(steady.world.route(0, 1).source, Endpoint { address: group, udp_port: 4791 });
         let pd = steady.world.pd(0);
@@ -187,12 +187,12 @@ fn windows_that_are_bound_used_and_closed_allocate_nothing() {
         let va = steady.there.address;
         let region = steady.there.key;
         let binding = Binding { window, key: window.next(), region, va, len: 64, access: REMOTE };
-        let from = steady.from;
-        let to = steady.to;
-        one(steady, to, Operation::BindWindow(binding), &[]);
-        one(steady, from, Operation::Write(Remote { addr: va, rkey: binding.key }), &list);
-        steady.world.post_receive(to, &ReceiveRequest { id: 2, sges: &[] }).unwrap();
-        one(steady, from, Operation::SendInv(binding.key), &[]);
+        let sender = steady.sender;
+        let receiver = steady.receiver;
+        one(steady, receiver, Operation::BindWindow(binding), &[]);
+        one(steady, sender, Operation::Write(Remote { addr: va, rkey: binding.key }), &list);
+        steady.world.post_receive(receiver, &ReceiveRequest { id: 2, sges: &[] }).unwrap();
+        one(steady, sender, Operation::SendInv(binding.key), &[]);
         assert_eq!(steady.world.poll(steady.cqs[1]).and_then(|wc| wc.invalidated), Some(binding.key));
         binding.key
     };

@@ -223,13 +223,13 @@ impl Network {
     /// Continues a port after one of its pauses has ended.
     pub(super) fn go_on(&mut self, id: PortId) -> Option<Due> {
         let port = &self.ports[id.index()];
-        let from = port.from;
+        let sender = port.from;
         if port.busy_until <= self.now {
             self.transmit(id);
         } else if port.can_send() {
             self.expect_free(id);
         }
-        match from {
+        match sender {
             End::Host(host) => Some(Due::Free(host)),
             End::Switch(_) => None,
         }
@@ -246,11 +246,11 @@ impl Network {
             }
             return None;
         }
-        let from = port.from;
+        let sender = port.from;
         if port.can_send() {
             self.transmit(id);
         }
-        match from {
+        match sender {
             End::Host(host) => Some(Due::Free(host)),
             End::Switch(_) => None,
         }

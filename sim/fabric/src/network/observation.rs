@@ -50,9 +50,9 @@ impl Observation {
 impl Network {
     /// Observes a direction of a link from now on, in addition to earlier requests. Observations are kept
     /// until [`Network::take_observations`], which must be called whenever [`Network::next_due`] returns.
-    pub fn observe(&mut self, id: PortId, what: EventSet) {
+    pub fn observe(&mut self, id: PortId, events: EventSet) {
         let port = &mut self.ports[id.index()];
-        port.observed = port.observed.with(what);
+        port.observed = port.observed.with(events);
     }
 
     /// Observes all pause frames that arrive at any node.
@@ -60,9 +60,9 @@ impl Network {
         self.observes_pauses = true;
     }
 
-    /// Moves the observations to the end of `into`.
-    pub fn take_observations(&mut self, into: &mut Vec<Observation>) {
-        into.append(&mut self.observations);
+    /// Moves the observations to the end of `out`.
+    pub fn take_observations(&mut self, out: &mut Vec<Observation>) {
+        out.append(&mut self.observations);
     }
 
     /// Records an event of a packet at a port.

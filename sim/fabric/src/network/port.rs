@@ -85,7 +85,7 @@ pub struct Port {
 
 impl Port {
     /// Returns an idle port.
-    pub fn new(from: End, to: End, rate: u64, delay: u64) -> Port {
+    pub fn new(sender: End, receiver: End, rate: u64, delay: u64) -> Port {
         let mut port = Port {
             busy_until: Picos(0),
             ps_per_byte: 0,
@@ -103,8 +103,8 @@ impl Port {
             queued: 0,
             most_queued: 0,
             packets: 0,
-            to,
-            from,
+            to: receiver,
+            from: sender,
             queues: [Queue::default(); CLASSES],
             rate: 0,
             until_next_rate: 0,

@@ -44,11 +44,12 @@ impl Wiring {
             loss: Vec::new(),
         };
         for link in &topology.links {
-            for (from, to) in [(link.a, link.b), (link.b, link.a)] {
-                let of_node = &mut wiring.of_node[from as usize];
+            for (sender, receiver) in [(link.a, link.b), (link.b, link.a)] {
+                let of_node = &mut wiring.of_node[sender as usize];
                 wiring.numbers.push(of_node.len() as u16);
                 of_node.push(PortId(wiring.ports.len() as u32));
-                let mut port = Port::new(ends[from as usize], ends[to as usize], link.rate, link.delay);
+                let mut port =
+                    Port::new(ends[sender as usize], ends[receiver as usize], link.rate, link.delay);
                 port.lossy = link.loss > 0.0;
                 wiring.ports.push(port);
                 wiring.loss.push(link.loss);

@@ -86,8 +86,8 @@ impl Simulation {
     }
 
     /// Observes a direction of a link from now on.
-    pub fn observe(&mut self, port: PortId, what: EventSet) {
-        self.network.observe(port, what);
+    pub fn observe(&mut self, port: PortId, events: EventSet) {
+        self.network.observe(port, events);
     }
 
     /// Observes all pause frames that arrive.

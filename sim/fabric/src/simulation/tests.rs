@@ -53,7 +53,7 @@ fn run(whole: bool, observed: &[(PortId, EventSet)]) -> (Simulation, Vec<Noted>)
     let mut simulation = simulation(whole);
     let notes = Notes::default();
     simulation.set_observer(Box::new(notes.clone()));
-    observed.iter().for_each(|(port, what)| simulation.observe(*port, *what));
+    observed.iter().for_each(|(port, events)| simulation.observe(*port, *events));
     for source in 0..3 {
         simulation.add_flow(FlowSpec::write(source, 4, 40_000, Picos(0)));
     }

@@ -29,7 +29,7 @@ pub struct Uplink<'a> {
 
 /// A frame that the NIC is writing.
 pub struct Lent {
-    to: u32,
+    receiver: u32,
     port: PortId,
     class: Class,
     len: usize,
@@ -94,7 +94,7 @@ impl Egress for Uplink<'_> {
         if !self.network.can_send(port, class.number()) {
             return None;
         }
-        self.lent = Some(Lent { to: PeerHost::of(peer).host, port, class, len });
+        self.lent = Some(Lent { receiver: PeerHost::of(peer).host, port, class, len });
         Some(Lease { bytes: self.frames.lend(len), ip_id: 0 })
     }
 
@@ -117,11 +117,11 @@ impl Egress for Uplink<'_> {
 
     #[inline]
     fn commit(&mut self) {
-        let Some(Lent { to, port, class, len }) = self.lent.take() else { return };
+        let Some(Lent { receiver, port, class, len }) = self.lent.take() else { return };
         let frame = self.frames.written(len);
         let destination = Qpn::new(u32::from_be_bytes([0, frame[BTH + 5], frame[BTH + 6], frame[BTH + 7]]));
-        let far = self.far_ends.get(to, destination);
-        let node = self.network.node_of(to) as u16;
+        let far = self.far_ends.get(receiver, destination);
+        let node = self.network.node_of(receiver) as u16;
         let extra = if len > CONTROL { self.config.extra_header } else { 0 };
         let charge = self.config.charging.charge(frame, self.config.connection.irn.is_some()) + extra;
         let mut packet = Packet::new(node, class.number(), charge, far.hash);

@@ -168,8 +168,12 @@ struct Hop {
 fn hops(topology: &Topology, ports: &[Port], is_up: &impl Fn(u32) -> bool) -> Vec<Hop> {
     let numbered = (0u16..).zip(ports).filter(|(_, port)| is_up(port.link));
     let rate = |link: u32| topology.links[link as usize].rate;
-    let hop =
-        |(port, to): (u16, &Port)| Hop { neighbour: to.neighbour, port, link: to.link, rate: rate(to.link) };
+    let hop = |(number, port): (u16, &Port)| Hop {
+        neighbour: port.neighbour,
+        port: number,
+        link: port.link,
+        rate: rate(port.link),
+    };
     let mut hops: Vec<Hop> = numbered.map(hop).collect();
     hops.sort_by_key(|hop| (hop.neighbour, hop.port));
     hops

@@ -142,23 +142,23 @@ impl Links {
 
     /// Returns the port by which frames from one node reach another. Frames to the sender itself use a port
     /// of another link to it, because no link joins a node to itself.
-    fn port(&self, from: usize, to: usize) -> PortId {
+    fn port(&self, sender: usize, receiver: usize) -> PortId {
         if self.is_star {
-            return PortId(2 * from as u32);
+            return PortId(2 * sender as u32);
         }
-        if from == to {
-            return self.port((to + 1) % self.nodes, to);
+        if sender == receiver {
+            return self.port((receiver + 1) % self.nodes, receiver);
         }
-        let low = from.min(to);
-        let high = from.max(to);
+        let low = sender.min(receiver);
+        let high = sender.max(receiver);
         // The links of all nodes with lower numbers come first, then those of this node.
         let link = low * (2 * self.nodes - low - 1) / 2 + (high - low - 1);
-        PortId(2 * link as u32 + u32::from(from > to))
+        PortId(2 * link as u32 + u32::from(sender > receiver))
     }
 
     /// Returns true if a frame is for its own sender and does not pass a switch.
-    fn is_own(&self, from: usize, to: usize) -> bool {
-        from == to && !self.is_star
+    fn is_own(&self, sender: usize, receiver: usize) -> bool {
+        sender == receiver && !self.is_star
     }
 
     /// Returns true if the links of a node share a port.
@@ -171,8 +171,8 @@ impl Links {
         self.is_star.then(|| self.network.port(PortId(2 * node as u32 + 1)))
     }
 
-    pub fn cut(&mut self, from: usize, to: usize, cut: bool) {
-        self.pairs.cut(from, to, cut);
+    pub fn cut(&mut self, sender: usize, receiver: usize, cut: bool) {
+        self.pairs.cut(sender, receiver, cut);
     }
 
     pub fn set_rules(&mut self, rules: &remora_fault::Rules, seed: u64) {
@@ -183,17 +183,17 @@ impl Links {
         self.pairs.tally()
     }
 
-    pub fn set_rate(&mut self, from: usize, to: usize, rate: u64) {
-        self.network.set_rate(self.port(from, to), rate);
+    pub fn set_rate(&mut self, sender: usize, receiver: usize, rate: u64) {
+        self.network.set_rate(self.port(sender, receiver), rate);
     }
 
     /// Returns true if the queue of a link accepts another frame. If not,
     /// [`Due::Free`](crate::network::Due::Free) is scheduled.
-    pub fn has_space(&mut self, from: usize, to: usize) -> bool {
-        if self.is_own(from, to) {
+    pub fn has_space(&mut self, sender: usize, receiver: usize) -> bool {
+        if self.is_own(sender, receiver) {
             return true;
         }
-        let id = self.port(from, to);
+        let id = self.port(sender, receiver);
         let port = self.network.port(id);
         let leaving = usize::from(port.busy_until > self.network.now());
         let has_space = port.packets as usize + leaving < self.queue;
@@ -209,19 +209,25 @@ impl Links {
     }
 
     /// Sends the frame that a NIC has written, subject to the fault rules.
-    pub fn depart(&mut self, from: usize, to: usize, len: usize) {
+    pub fn depart(&mut self, sender: usize, receiver: usize, len: usize) {
         let frame = self.frames.written(len);
-        let fate = self.pairs.judge(from, to, self.start, frame);
+        let fate = self.pairs.judge(sender, receiver, self.start, frame);
         let departure = self.network.now().instant();
         self.trace.number(departure.0);
-        self.trace.number((from as u64) << 32 | to as u64);
+        self.trace.number((sender as u64) << 32 | receiver as u64);
         self.trace.bytes(frame);
         if let Some(tap) = &mut self.tap {
-            tap.push(Sent { at: departure, from, to, bytes: frame.to_vec(), verdict: fate.verdict });
+            tap.push(Sent {
+                at: departure,
+                from: sender,
+                to: receiver,
+                bytes: frame.to_vec(),
+                verdict: fate.verdict,
+            });
         }
-        let packet = packet(self.start, from, to, frame);
-        let port = self.port(from, to);
-        if self.is_own(from, to) {
+        let packet = packet(self.start, sender, receiver, frame);
+        let port = self.port(sender, receiver);
+        if self.is_own(sender, receiver) {
             let crossed = self.network.port(port).transmission(len as u32) + self.network.port(port).delay;
             if !fate.is_lost {
                 let id = self.network.inject(port, packet, self.network.now().after(crossed));
@@ -258,10 +264,10 @@ impl Links {
 
     /// Makes a frame that no NIC sent reach the end of the first link at time `arrival`. Frames are truncated
     /// to 65,535 bytes.
-    pub fn inject(&mut self, arrival: Instant, from: usize, to: usize, bytes: &[u8]) {
+    pub fn inject(&mut self, arrival: Instant, sender: usize, receiver: usize, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
-        let port = self.port(from, to);
-        let id = self.network.inject(port, packet(self.start, from, to, bytes), Picos::from(arrival));
+        let port = self.port(sender, receiver);
+        let id = self.network.inject(port, packet(self.start, sender, receiver, bytes), Picos::from(arrival));
         self.frames.put(id, bytes);
     }
 
@@ -283,12 +289,13 @@ impl Links {
 
 /// Returns the descriptor of a frame; its hash is the number of its sender. All frames have the same class,
 /// and thus share one queue.
-fn packet(start: Start, from: usize, to: usize, frame: &[u8]) -> Packet {
+fn packet(start: Start, sender: usize, receiver: usize, frame: &[u8]) -> Packet {
     let len = frame.len() as u16;
     let may_be_marked = ecn::field(start, frame) != 0;
     let flags = if may_be_marked { Flags::ECN_CAPABLE } else { Flags::NONE };
     // An empty frame still needs a charge.
-    let mut packet = Packet::new(to as u16, 0, len.max(1), from as u32).flagged(flags.with(Flags::WHOLE));
+    let mut packet =
+        Packet::new(receiver as u16, 0, len.max(1), sender as u32).flagged(flags.with(Flags::WHOLE));
     packet.len = len;
     packet
 }

@@ -7,7 +7,7 @@ use super::links::Links;
 /// The egress of a node.
 pub(super) struct Outlet<'a> {
     links: &'a mut Links,
-    from: usize,
+    node: usize,
     /// Receiver and length of the frame that is lent to the NIC.
     lent: Option<(usize, usize)>,
     /// Number of frames since the last flush: the position in a train, which becomes the IPv4 identification.
@@ -15,8 +15,8 @@ pub(super) struct Outlet<'a> {
 }
 
 impl<'a> Outlet<'a> {
-    pub fn new(links: &'a mut Links, from: usize) -> Outlet<'a> {
-        Outlet { links, from, lent: None, train: 0 }
+    pub fn new(links: &'a mut Links, node: usize) -> Outlet<'a> {
+        Outlet { links, node, lent: None, train: 0 }
     }
 }
 
@@ -34,15 +34,15 @@ impl Egress for Outlet<'_> {
 
     fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         let receiver = peer.0 as usize;
-        if !self.links.has_space(self.from, receiver) {
+        if !self.links.has_space(self.node, receiver) {
             return None;
         }
         self.lent = Some((receiver, len));
         Some(Lease { bytes: self.links.lend(len), ip_id: self.train })
     }
 
-    fn peer_of(&mut self, to: &Endpoint, _: Option<Origin>) -> Option<Peer> {
-        let node = self.links.endpoints.iter().position(|endpoint| endpoint.address == to.address);
+    fn peer_of(&mut self, destination: &Endpoint, _: Option<Origin>) -> Option<Peer> {
+        let node = self.links.endpoints.iter().position(|endpoint| endpoint.address == destination.address);
         node.map(|node| Peer(node as u32))
     }
 
@@ -51,9 +51,9 @@ impl Egress for Outlet<'_> {
     }
 
     fn commit(&mut self) {
-        let Some((to, len)) = self.lent.take() else { return };
+        let Some((receiver, len)) = self.lent.take() else { return };
         self.train = (self.train + 1) % TRAIN;
-        self.links.depart(self.from, to, len);
+        self.links.depart(self.node, receiver, len);
     }
 
     fn flush(&mut self) {

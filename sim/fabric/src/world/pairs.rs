@@ -45,8 +45,8 @@ impl Pairs {
     }
 
     /// Cuts or restores a direction. A cut direction loses all frames, which are not counted as faults.
-    pub fn cut(&mut self, from: usize, to: usize, cut: bool) {
-        self.all[from * self.nodes + to].cut = cut;
+    pub fn cut(&mut self, sender: usize, receiver: usize, cut: bool) {
+        self.all[sender * self.nodes + receiver].cut = cut;
     }
 
     /// Replaces the rules from now on.
@@ -68,8 +68,8 @@ impl Pairs {
     }
 
     /// Decides about a frame from one node to another.
-    pub fn judge(&mut self, from: usize, to: usize, start: Start, frame: &[u8]) -> Fate {
-        let pair = &mut self.all[from * self.nodes + to];
+    pub fn judge(&mut self, sender: usize, receiver: usize, start: Start, frame: &[u8]) -> Fate {
+        let pair = &mut self.all[sender * self.nodes + receiver];
         let (facts, _) = Facts::of(start, frame, pair.direction, None);
         // Any byte of the frame may be corrupted, including those below the BTH.
         let facts = Facts { len: frame.len(), ..facts };

@@ -17,9 +17,9 @@ fn links(config: &Config) -> Links {
 }
 
 /// Sends a frame of `len` bytes that all have this value.
-fn send(links: &mut Links, from: usize, to: usize, len: usize, value: u8) {
+fn send(links: &mut Links, sender: usize, receiver: usize, len: usize, value: u8) {
     links.lend(len).fill(value);
-    links.depart(from, to, len);
+    links.depart(sender, receiver, len);
 }
 
 /// Runs until no event is left. Returns time, node and byte value of all arrivals.
@@ -48,21 +48,21 @@ fn each_pair_has_a_link_of_its_own_or_all_share_a_port() {
     for nodes in [2, 3, 5] {
         let mut own = links(&Config { nodes, ..Config::default() });
         let pairs: Vec<(usize, usize)> = (0..nodes)
-            .flat_map(|from| (0..nodes).map(move |to| (from, to)))
-            .filter(|(from, to)| from != to)
+            .flat_map(|sender| (0..nodes).map(move |receiver| (sender, receiver)))
+            .filter(|(sender, receiver)| sender != receiver)
             .collect();
-        for (number, (from, to)) in (0..).zip(&pairs) {
-            send(&mut own, *from, *to, 1_000, number);
+        for (number, (sender, receiver)) in (0..).zip(&pairs) {
+            send(&mut own, *sender, *receiver, 1_000, number);
         }
         let expected: Vec<_> =
-            (0..).zip(&pairs).map(|(number, (_, to))| (1_300, *to as u32, number)).collect();
+            (0..).zip(&pairs).map(|(number, (_, receiver))| (1_300, *receiver as u32, number)).collect();
         let mut arrived = arrivals(&mut own);
         arrived.sort_by_key(|(.., value)| *value);
         assert_eq!(arrived, expected);
     }
     let mut shared = links(&Config { nodes: 3, shared_ports: true, ..Config::default() });
-    for (value, to) in [(0, 1), (1, 2), (2, 1)] {
-        send(&mut shared, 0, to, 1_000, value);
+    for (value, receiver) in [(0, 1), (1, 2), (2, 1)] {
+        send(&mut shared, 0, receiver, 1_000, value);
     }
     send(&mut shared, 1, 2, 500, 3);
     assert_eq!(arrivals(&mut shared), [(800, 2, 3), (1_300, 1, 0), (2_300, 2, 1), (3_300, 1, 2)]);
@@ -87,7 +87,7 @@ fn a_queue_takes_so_many_frames_and_says_when_it_takes_more() {
 #[test]
 fn frames_leave_a_switch_one_after_the_other_at_the_rate_and_arrive_a_latency_later() {
     let mut links = links(&Config { nodes: 4, switch: Some(SWITCH), ..Config::default() });
-    (1..4).for_each(|from| send(&mut links, from, 0, 1_000, from as u8));
+    (1..4).for_each(|sender| send(&mut links, sender, 0, 1_000, sender as u8));
     assert_eq!(arrivals(&mut links), [(2_800, 0, 1), (3_800, 0, 2), (4_800, 0, 3)]);
     // An idle port starts at once.
     send(&mut links, 1, 0, 500, 4);
@@ -100,8 +100,8 @@ fn what_just_fits_a_switch_is_taken_and_one_byte_more_is_lost() {
         let mut links = links(&Config { nodes: 6, switch: Some(SWITCH), ..Config::default() });
         // The first frame leaves while the others arrive, and the last one arrives last.
         send(&mut links, 1, 0, 900, 1);
-        for (from, len) in [(2, 1_000), (3, 1_000), (4, last)] {
-            send(&mut links, from, 0, len, from as u8);
+        for (sender, len) in [(2, 1_000), (3, 1_000), (4, last)] {
+            send(&mut links, sender, 0, len, sender as u8);
         }
         assert_eq!(arrivals(&mut links).len(), 4 - lost);
         let port = links.switch_port(0).unwrap();
@@ -119,14 +119,14 @@ fn a_switch_marks_what_may_be_marked() {
             Config { nodes: 4, switch: Some(SwitchConfig { marks, ..SWITCH }), start, ..Config::default() };
         let mut links = links(&config);
         let [near, far] = [0, 1].map(|node| links.endpoints[node]);
-        for (from, class) in [(1, 2), (2, 0), (3, 2)] {
+        for (sender, class) in [(1, 2), (2, 0), (3, 2)] {
             let len = 1_000;
             let frame = links.lend(len);
             let route = Route { traffic_class: class, ..Route::new(near, far) };
             let below = start.overhead(true);
             route.emit(start, 0, (len - below) as u16, frame);
             frame[below..].fill(0);
-            links.depart(from, 0, len);
+            links.depart(sender, 0, len);
         }
         let mut fields = Vec::new();
         while let Some(due) = links.network.next_due(Picos::NEVER) {

@@ -35,8 +35,8 @@ fn decide(x: u64, y: u64) -> u64 {
     bench.put(&then, Operation::Write(answer), &[bench.data.sge(8, 8)], SIGNALED);
     then.code.store(64, &header(WqeOpcode::NOP, true, 0).to_le_bytes());
     bench.ring(&then);
-    let from = bench.data.remote(0);
-    bench.put(&main, Operation::Read(from), &[then.element(0, ID, 6)], SIGNALED);
+    let source = bench.data.remote(0);
+    bench.put(&main, Operation::Read(source), &[then.element(0, ID, 6)], SIGNALED);
     bench.put(&main, main.wait(1), &[], SILENT);
     let compare = header(WqeOpcode::NOP, true, y);
     let swap = header(WqeOpcode::WRITE, true, y);

@@ -20,11 +20,11 @@ fn bytes_go_from_place_to_place() {
     let chain = bench.chain(Fetching::Posted);
     let pattern: Vec<u8> = (0..5000u32).map(|index| (index * 7) as u8).collect();
     bench.data.store(0, &pattern);
-    let from = bench.data.remote(0);
-    let to = bench.data.remote(8192);
-    bench.put(&chain, Operation::Write(to), &[bench.data.sge(0, 5000)], SIGNALED);
+    let source = bench.data.remote(0);
+    let destination = bench.data.remote(8192);
+    bench.put(&chain, Operation::Write(destination), &[bench.data.sge(0, 5000)], SIGNALED);
     let pieces = [bench.data.sge(16384, 10), bench.data.sge(20000, 0), bench.data.sge(24000, 4990)];
-    bench.put(&chain, Operation::Read(from), &pieces, SIGNALED);
+    bench.put(&chain, Operation::Read(source), &pieces, SIGNALED);
     bench.ring(&chain);
     let kinds = [CompletionKind::Write, CompletionKind::Read].map(|kind| (kind, Status::Success));
     assert_eq!(ends(&bench.settle(&chain)), kinds);
@@ -159,9 +159,9 @@ fn of_a_list_with_a_wrong_element_nothing_is_filled() {
     let chain = bench.chain(Fetching::Posted);
     let mute = bench.world.register(0, 64, Access::NONE);
     bench.set_word(0, 7);
-    let from = bench.data.remote(0);
+    let source = bench.data.remote(0);
     let list = [bench.data.sge(4096, 4), mute.sge(0, 4)];
-    bench.put(&chain, Operation::Read(from), &list, SILENT);
+    bench.put(&chain, Operation::Read(source), &list, SILENT);
     bench.ring(&chain);
     let statuses: Vec<_> = bench.settle(&chain).iter().map(|end| end.status).collect();
     assert_eq!((statuses, bench.word(4096)), (vec![Status::LocalProtection], 0));

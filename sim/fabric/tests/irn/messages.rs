@@ -151,7 +151,7 @@ fn entries_of_a_shared_receive_queue_are_bound_at_first_sight() {
     let mut world = World::new(&Config::default());
     let cqs = [world.create_cq(0, 512), world.create_cq(1, 512)];
     let srq = world.create_srq(1, 16, 2, None).unwrap();
-    let from = world.register(0, 1 << 16, ALL);
+    let source = world.register(0, 1 << 16, ALL);
     let sink = world.register(1, 1 << 16, ALL);
     let pairs = [0, 1].map(|_| {
         let left = world.create_qp(cqs[0], cqs[0], &settings()).unwrap();
@@ -168,9 +168,9 @@ fn entries_of_a_shared_receive_queue_are_bound_at_first_sight() {
     // the messages of the other pair take the next two.
     let lose = nth(Rule::new(Action::Drop).towards(Directions::Send), 0);
     world.set_rules(&remora_fault::Rules::of(vec![lose]), 1);
-    for (pair, id, at) in [(0, 1, 0), (0, 2, 256), (1, 3, 512), (1, 4, 768)] {
-        from.store(at, &[id as u8; 200]);
-        let list = [from.sge(at, 200)];
+    for (pair, id, offset) in [(0, 1, 0), (0, 2, 256), (1, 3, 512), (1, 4, 768)] {
+        source.store(offset, &[id as u8; 200]);
+        let list = [source.sge(offset, 200)];
         let request = WorkRequest {
             id,
             operation: Operation::Send,

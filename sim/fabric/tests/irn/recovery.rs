@@ -11,8 +11,8 @@ use remora_transport::rc::irn::{self, Recovery};
 use remora_wire::irn::Additions;
 use remora_wire::{NakCode, Opcode, Syndrome, packet};
 
-fn lose_middle(bench: &mut Bench, which: u64) {
-    rules(bench, vec![nth(Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_MIDDLE]), which)]);
+fn lose_middle(bench: &mut Bench, index: u64) {
+    rules(bench, vec![nth(Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_MIDDLE]), index)]);
 }
 
 /// Returns the time in nanoseconds at which the only request completes.

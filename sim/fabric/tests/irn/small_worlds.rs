@@ -30,7 +30,7 @@ fn fates(number: usize, count: u32, directions: Directions) -> Vec<Rule> {
 
 /// Runs a WRITE of three packets, SEND of two, atomic, READ of three responses, WRITE with immediate data,
 /// SEND, atomic.
-fn run(rules: Vec<Rule>, what: &str) {
+fn run(rules: Vec<Rule>, label: &str) {
     let mut world = World::new(&Config { rules: Rules::of(rules), ..Config::default() });
     let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, &settings());
     let here = world.register(0, 8192, ALL);
@@ -61,18 +61,22 @@ fn run(rules: Vec<Rule>, what: &str) {
         world.post_quietly(left, &request).unwrap();
     }
     world.ring(left);
-    assert!(world.settle(100_000), "{what}: the world never comes to rest");
+    assert!(world.settle(100_000), "{label}: the world never comes to rest");
     let done: Vec<_> = world.drain(left_cq).iter().map(|wc| (wc.id, wc.status)).collect();
-    assert_eq!(done, (0..7).map(|id| (id, Status::Success)).collect::<Vec<_>>(), "{what}");
+    assert_eq!(done, (0..7).map(|id| (id, Status::Success)).collect::<Vec<_>>(), "{label}");
     let received: Vec<_> = world.drain(right_cq).iter().map(|wc| (wc.id, wc.byte_len, wc.imm)).collect();
-    assert_eq!(received, [(0, 300, None), (1, 10, Some(9)), (2, 5, None)], "{what}");
-    assert_eq!(there.load(0, 600), pattern[..600], "{what}");
-    assert_eq!(there.load(4096, 300), pattern[..300], "{what}");
-    assert_eq!(there.load(2048, 10), pattern[..10], "{what}");
-    assert_eq!(there.load(4096 + 1024, 5), pattern[..5], "{what}");
-    assert_eq!(here.load(2048, 600), pattern[..600], "{what}");
-    assert_eq!(there.load(1024, 8), 6u64.to_ne_bytes(), "{what}");
-    assert_eq!((here.load(6000, 8), here.load(6008, 8)), (vec![0; 8], 3u64.to_ne_bytes().to_vec()), "{what}");
+    assert_eq!(received, [(0, 300, None), (1, 10, Some(9)), (2, 5, None)], "{label}");
+    assert_eq!(there.load(0, 600), pattern[..600], "{label}");
+    assert_eq!(there.load(4096, 300), pattern[..300], "{label}");
+    assert_eq!(there.load(2048, 10), pattern[..10], "{label}");
+    assert_eq!(there.load(4096 + 1024, 5), pattern[..5], "{label}");
+    assert_eq!(here.load(2048, 600), pattern[..600], "{label}");
+    assert_eq!(there.load(1024, 8), 6u64.to_ne_bytes(), "{label}");
+    assert_eq!(
+        (here.load(6000, 8), here.load(6008, 8)),
+        (vec![0; 8], 3u64.to_ne_bytes().to_vec()),
+        "{label}"
+    );
 }
 
 /// Returns the number of frames whose fates are combined: `whole` with `REMORA_WHOLE` (`make nightly` sets

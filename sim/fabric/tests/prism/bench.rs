@@ -126,8 +126,8 @@ pub fn inline(bytes: &[u8]) -> Data<'_> {
     Data::Local(Payload::Inline(bytes))
 }
 
-pub fn write(to: Address, bytes: &[u8]) -> Operation<'_> {
-    Operation::Write { to, data: inline(bytes) }
+pub fn write(address: Address, bytes: &[u8]) -> Operation<'_> {
+    Operation::Write { to: address, data: inline(bytes) }
 }
 
 pub fn allocate<'a>(list: &FreeList, rkey: Key, data: Data<'a>) -> Operation<'a> {

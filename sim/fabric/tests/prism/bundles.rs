@@ -22,8 +22,8 @@ fn bench() -> Bench {
 }
 
 /// Posts a plain WRITE to scratch memory, an ALLOCATE of a buffer with this value whose address is stored
-/// beside it, and a CAS that swaps `to` in.
-fn chain(bench: &mut Bench, list: &FreeList, value: &[u8], to: u64) -> Vec<(u64, Verdict)> {
+/// beside it, and a CAS that swaps `new_word` in.
+fn chain(bench: &mut Bench, list: &FreeList, value: &[u8], new_word: u64) -> Vec<(u64, Verdict)> {
     let rkey = bench.there.key;
     let bound = remora_nic::WorkRequest {
         id: 0,
@@ -34,7 +34,7 @@ fn chain(bench: &mut Bench, list: &FreeList, value: &[u8], to: u64) -> Vec<(u64,
     bench.world.post_quietly(bench.left, &bound).unwrap();
     let new = bench.ask(1, allocate(list, rkey, inline(value)));
     let new = WorkRequest { conditional: true, redirect: Some(SCRATCH), ..new };
-    let link = bench.ask(2, swap(Mode::Equal, Address::direct(bench.at(0)), 0, to));
+    let link = bench.ask(2, swap(Mode::Equal, Address::direct(bench.at(0)), 0, new_word));
     bench.run(&[new, WorkRequest { conditional: true, ..link }])
 }
 

@@ -138,9 +138,9 @@ fn a_read_of_scratch_memory_brings_what_was_there_when_its_turn_came() {
             let places: Vec<_> = (0..12).map(|index| [bench.here.sge(8 * index, 8)]).collect();
             let chains = numbers.iter().zip(&places).enumerate();
             let requests: Vec<_> = chains
-                .flat_map(|(index, (number, into))| {
+                .flat_map(|(index, (number, landing))| {
                     let id = 2 * index as u64;
-                    [bench.ask(id, write(scratch, number)), bench.ask(id + 1, read(scratch, 8, into))]
+                    [bench.ask(id, write(scratch, number)), bench.ask(id + 1, read(scratch, 8, landing))]
                 })
                 .collect();
             let ended = bench.run_all(&requests);

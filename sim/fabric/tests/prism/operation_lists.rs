@@ -253,10 +253,10 @@ fn operation(bench: &Bench) -> Vec<u8> {
     bytes
 }
 
-/// Returns a swap in an operation list that increments `from`.
-fn counting(bench: &Bench, from: u64) -> Vec<u8> {
+/// Returns a swap in an operation list that increments `old`.
+fn counting(bench: &Bench, old: u64) -> Vec<u8> {
     let mut bytes = operation(bench);
-    let eth = swap_of(bench, from);
+    let eth = swap_of(bench, old);
     eth.emit(&mut bytes[operation_list::HEAD..]);
     bytes
 }

@@ -111,8 +111,8 @@ impl<'a, A: Arm> Run<'a, A> {
         number
     }
 
-    fn saw(&mut self, what: impl ToString) {
-        *self.seen.entry(what.to_string()).or_default() += 1;
+    fn saw(&mut self, event: impl ToString) {
+        *self.seen.entry(event.to_string()).or_default() += 1;
     }
 
     /// Writes new pointers with bounds to offsets of values.
@@ -142,14 +142,14 @@ impl<'a, A: Arm> Run<'a, A> {
     }
 
     /// Returns an offset for `len` bytes that is not within `LONGEST` of another one.
-    fn apart(&mut self, from: u64, len: u64) -> u64 {
+    fn apart(&mut self, origin: u64, len: u64) -> u64 {
         loop {
             let offset = if len <= 32 {
                 self.cell(32)
             } else {
                 self.at(VALUES) + 8 * self.random.below((VALUES_LEN as u64 - LONGEST) / 8)
             };
-            if offset.abs_diff(from) > 2 * LONGEST && (offset < SCRATCH || from < SCRATCH) {
+            if offset.abs_diff(origin) > 2 * LONGEST && (offset < SCRATCH || origin < SCRATCH) {
                 return offset;
             }
         }
@@ -340,8 +340,8 @@ pub fn body<A: Arm>(seeds: std::ops::Range<u64>, mut fresh: impl FnMut(u64) -> A
         for _ in 0..3 {
             run.round();
         }
-        for (what, count) in run.end() {
-            *seen.entry(what).or_default() += count;
+        for (event, count) in run.end() {
+            *seen.entry(event).or_default() += count;
         }
         ended(arm);
     }

@@ -92,16 +92,16 @@ impl Bench {
     }
 
     /// Returns the frames that a side has sent since the last call.
-    pub fn frames(&mut self, from: usize) -> Vec<Sent> {
-        self.world.sent().into_iter().filter(|sent| sent.from == from).collect()
+    pub fn frames(&mut self, sender: usize) -> Vec<Sent> {
+        self.world.sent().into_iter().filter(|sent| sent.from == sender).collect()
     }
 
     /// Returns the opcodes sent since the last call by the left and by the right.
     pub fn opcodes(&mut self) -> [Vec<Opcode>; 2] {
         let start = self.world.start();
         let sent = self.world.sent();
-        [0, 1].map(|from| {
-            let frames = sent.iter().filter(|sent| sent.from == from);
+        [0, 1].map(|sender| {
+            let frames = sent.iter().filter(|sent| sent.from == sender);
             frames
                 .filter_map(|sent| forge::transport(start, &sent.bytes))
                 .map(|packet| packet.bth.opcode)

@@ -309,8 +309,8 @@ fn random_and_mutated_packets_against_live_queue_pairs_never_panic() {
         bench.read(2, 1000);
         bench.send(3, 500);
         for _ in 0..60 {
-            let (from, victim) = random.pick(&[(0, bench.right), (1, bench.left)]);
-            let forge = Forge::new(&bench.world, from, victim);
+            let (sender, victim) = random.pick(&[(0, bench.right), (1, bench.left)]);
+            let forge = Forge::new(&bench.world, sender, victim);
             let opcode = random.pick(&rc);
             let psn = random.below(8) as u32;
             let mut frame = match random.below(4) {

@@ -187,9 +187,9 @@ fn wakes(bench: &mut Bench) -> Vec<u32> {
     bench.world.with_nic(1, |nic, _| std::iter::from_fn(|| nic.wake()).collect())
 }
 
-fn notify(bench: &mut Bench, what: Notify) {
+fn notify(bench: &mut Bench, kind: Notify) {
     let number = bench.right_cq.number;
-    bench.world.with_nic(1, |nic, _| nic.notify_cq(number, what)).unwrap();
+    bench.world.with_nic(1, |nic, _| nic.notify_cq(number, kind)).unwrap();
 }
 
 #[test]

@@ -31,13 +31,13 @@ fn shared() -> Shared {
 }
 
 impl Shared {
-    fn nops(&mut self, which: usize, ids: std::ops::Range<u64>) {
+    fn nops(&mut self, index: usize, ids: std::ops::Range<u64>) {
         for id in ids {
             let payload = Payload::Sges(&[]);
             let request =
                 WorkRequest { id, operation: Operation::Send, payload, flags: crate::bench::SIGNALED };
-            self.world.post_receive(self.far[which], &ReceiveRequest { id, sges: &[] }).unwrap();
-            self.world.post(self.near[which], &request).unwrap();
+            self.world.post_receive(self.far[index], &ReceiveRequest { id, sges: &[] }).unwrap();
+            self.world.post(self.near[index], &request).unwrap();
         }
         assert!(self.world.settle(1_000_000));
     }

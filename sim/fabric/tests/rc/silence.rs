@@ -47,21 +47,21 @@ fn took(bench: &mut Bench, count: usize) -> u64 {
     bench.world.now().since(begun)
 }
 
-/// Returns the transmission time at [`RATE`] of all frames of `from` but the last.
-fn time_of_frames(bench: &mut Bench, from: usize) -> u64 {
+/// Returns the transmission time at [`RATE`] of all frames of `sender` but the last.
+fn time_of_frames(bench: &mut Bench, sender: usize) -> u64 {
     let below = bench.world.start().overhead(true);
-    let frames = bench.frames(from);
+    let frames = bench.frames(sender);
     let (_, before) = frames.split_last().expect("frames");
     before.iter().map(|sent| (sent.bytes.len() - below) as u64 * NS_PER_BYTE).sum()
 }
 
 /// Checks that no timer has expired on either side and that nothing was retransmitted.
-fn assert_quiet(bench: &Bench, what: &str) {
+fn assert_quiet(bench: &Bench, label: &str) {
     for node in 0..2 {
         let counters = bench.world.counters(node);
         let timeouts = (counters.local_ack_timeout_err, counters.irn_response_timeouts);
         let again = (counters.retransmitted_pkts, counters.irn_responses_repeated);
-        assert_eq!((timeouts, again), ((0, 0), (0, 0)), "node {node}, {what}");
+        assert_eq!((timeouts, again), ((0, 0), (0, 0)), "node {node}, {label}");
     }
 }
 
@@ -74,13 +74,13 @@ fn a_limited_write_takes_its_bytes_over_the_rate_whatever_timeout_and_retry_cnt(
             [(14, 0, 256 << 10), (14, 7, 1 << 20), (8, 0, 256 << 10), (1, 0, 64 << 10), (1, 7, 256 << 10)]
         {
             let settings = Settings { mtu: 4096, timeout, retry_cnt, irn, ..Settings::default() };
-            let what = format!("timeout {timeout}, retry_cnt {retry_cnt}, {len} bytes, {irn:?}");
+            let label = format!("timeout {timeout}, retry_cnt {retry_cnt}, {len} bytes, {irn:?}");
             let mut bench = limited(&settings);
             bench.write(1, len);
             let took = took(&mut bench, 1);
             let expected = time_of_frames(&mut bench, 0);
-            assert!(took + SLACK > expected && took < expected + SLACK, "{took} for {expected} ns, {what}");
-            assert_quiet(&bench, &what);
+            assert!(took + SLACK > expected && took < expected + SLACK, "{took} for {expected} ns, {label}");
+            assert_quiet(&bench, &label);
             assert_eq!(bench.there.load(0, len), bench.here.load(0, len));
         }
     }

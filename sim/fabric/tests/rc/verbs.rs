@@ -130,9 +130,9 @@ fn lists_of_one_to_thirty_elements_gather_and_scatter() {
         assert_eq!(bench.settle(), good([1]));
         assert_eq!(bench.there.load(10, bytes.len()), bytes, "{pieces} elements");
 
-        let into: Vec<_> =
+        let landing: Vec<_> =
             list.iter().map(|sge| remora_nic::Sge { addr: sge.addr + (1 << 20), ..*sge }).collect();
-        bench.post(2, Operation::Read(bench.there.remote(10)), &into);
+        bench.post(2, Operation::Read(bench.there.remote(10)), &landing);
         assert_eq!(bench.settle(), good([2]));
         for sge in &list {
             let offset = (sge.addr - bench.here.address) as usize;
@@ -142,7 +142,7 @@ fn lists_of_one_to_thirty_elements_gather_and_scatter() {
             );
         }
 
-        let there = into.iter().map(|sge| sge.addr - bench.here.address);
+        let there = landing.iter().map(|sge| sge.addr - bench.here.address);
         let receive: Vec<_> = there
             .zip(&list)
             .map(|(offset, sge)| bench.there.sge(offset as usize, sge.len as usize))

@@ -51,19 +51,19 @@ impl Bed {
         sent.map(|sent| Taken { from: sent.from, to: sent.to, bytes: sent.bytes[below..].to_vec() }).collect()
     }
 
-    /// Delivers a message to node `to`, as if node `from` had sent it.
-    pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
-        let source = self.world.endpoint(from);
-        self.inject_from(source, from, to, bytes);
+    /// Delivers a message to node `receiver`, as if node `sender` had sent it.
+    pub fn inject(&mut self, sender: usize, receiver: usize, bytes: &[u8]) {
+        let source = self.world.endpoint(sender);
+        self.inject_from(source, sender, receiver, bytes);
     }
 
     /// Like `inject`, with `source` as the sender's address and UDP port.
-    pub fn inject_from(&mut self, source: Endpoint, from: usize, to: usize, bytes: &[u8]) {
-        let route = Route { source, ..self.world.route(from, to) };
+    pub fn inject_from(&mut self, source: Endpoint, sender: usize, receiver: usize, bytes: &[u8]) {
+        let route = Route { source, ..self.world.route(sender, receiver) };
         let mut frame = vec![0; Start::Ip.overhead(true)];
         route.emit(Start::Ip, 0, bytes.len() as u16, &mut frame);
         frame.extend_from_slice(bytes);
-        self.world.inject(from, to, &frame);
+        self.world.inject(sender, receiver, &frame);
         self.world.run_for(2);
     }
 

@@ -71,9 +71,9 @@ impl Bed {
     }
 
     /// Returns a command in slot `slot`: `size` bytes between these offsets.
-    pub fn command(&mut self, slot: u16, kind: Kind, size: u32, from: [u64; 2]) -> Command {
+    pub fn command(&mut self, slot: u16, kind: Kind, size: u32, offsets: [u64; 2]) -> Command {
         let key = self.world.derive(&mut self.issuer, &self.portal, &self.served.key, kind);
-        let [local, remote] = from;
+        let [local, remote] = offsets;
         let local = Operand { region: self.local.id, offset: local };
         let remote = Operand { region: self.served.id, offset: remote };
         let server = self.world.endpoint(self.served.memory.node);
@@ -98,8 +98,8 @@ impl Bed {
     }
 
     /// Issues an operation in slot 0 and returns its status.
-    pub fn status(&mut self, kind: Kind, size: u32, from: [u64; 2]) -> Status {
-        let command = self.command(0, kind, size, from);
+    pub fn status(&mut self, kind: Kind, size: u32, offsets: [u64; 2]) -> Status {
+        let command = self.command(0, kind, size, offsets);
         self.run(&command).status
     }
 

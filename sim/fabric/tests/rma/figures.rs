@@ -35,9 +35,9 @@ fn two_writes(shared_ports: bool) -> u64 {
     let mut ends = Vec::new();
     for peer in [1, 2] {
         let [(pair, cq), _] = world.pair(0, peer, &settings);
-        let from = world.register(0, len, ALL);
+        let source = world.register(0, len, ALL);
         let target = world.register(peer, len, ALL);
-        let list = [from.sge(0, len)];
+        let list = [source.sge(0, len)];
         let request = WorkRequest {
             id: 0,
             operation: Operation::Write(target.remote(0)),
@@ -115,7 +115,7 @@ fn a_small_read_waits_for_a_few_chunks_by_1rma_and_for_the_whole_transfer_by_one
 #[test]
 fn a_rekey_interrupts_less_than_a_driver_and_that_less_than_connecting_again() {
     let ways = [Rotation::Announced, Rotation::Unannounced, Rotation::Driver];
-    let [announced, unannounced, driver] = ways.map(|how| rotation::gap_ns(how, &cipher));
+    let [announced, unannounced, driver] = ways.map(|way| rotation::gap_ns(way, &cipher));
     let connected = rotation::reconnect_gap_ns();
     assert!(announced <= Path::simulation(0).rtt_ns, "one round trip: {announced} ns");
     assert!((announced + rotation::GRANT_NS).abs_diff(unannounced) <= US, "{announced}, {unannounced} ns");
@@ -144,7 +144,8 @@ fn two_flows_share_a_port_within_microseconds_with_the_local_signal_and_not_with
     let slow = without.fair_ns().unwrap_or(without.ns - SECOND_NS);
     assert!(slow >= 10 * fair && slow >= 300 * US, "15c: {slow} ns, {fair} ns with the signal");
 
-    let issue = |from, to| local_signal.within(from, to).iter().map(|op| op.issue_delay).max().unwrap_or(0);
+    let issue =
+        |start, end| local_signal.within(start, end).iter().map(|op| op.issue_delay).max().unwrap_or(0);
     assert_eq!(issue(100 * US, SECOND_NS), 0, "15d: nothing waits before");
     assert!(issue(SECOND_NS, SECOND_NS + 10 * US) > 2 * US, "15d: and at once behind it");
     let remote =
@@ -182,7 +183,7 @@ fn larger_windows_bear_more_jitter_and_the_window_sheds_before_the_timer() {
     let fallen = all.each_ref().map(|sheds| sheds.iter().position(|shed| shed.goodput < 0.7));
     let [small, middle, large] = fallen.map(|index| index.expect("20 us are too much for all"));
     assert!(small < middle && middle < large, "below 70 % of the line at {fallen:?} of {jitters:?} us");
-    let first = |of: fn(&Shed) -> f64| all[1].iter().position(|shed| of(shed) > 0.01);
+    let first = |share: fn(&Shed) -> f64| all[1].iter().position(|shed| share(shed) > 0.01);
     let dispatch = first(|shed| shed.dispatch_timeouts).expect("the window is full");
     let timeout = first(|shed| shed.timeouts).expect("data comes too late");
     assert!(dispatch < timeout, "of {jitters:?} us: {dispatch}, {timeout}");

@@ -36,11 +36,11 @@ fn reads_and_writes_of_every_size_move_their_bytes_and_no_others() {
             assert!(bed.local.memory.load(0, LEN) == expected, "read of {size} over {start:?}");
             assert!(bed.served.memory.load(0, LEN) == before[1], "a read changes nothing at the server");
 
-            let from = 20_000;
-            assert_eq!(bed.status(Kind::Write, size, [from, 9_000]), Status::Ok);
+            let offset = 20_000;
+            assert_eq!(bed.status(Kind::Write, size, [offset, 9_000]), Status::Ok);
             let mut expected = before[1].clone();
             expected[9_000..9_000 + size as usize]
-                .copy_from_slice(&bed.local.memory.load(from as usize, size as usize));
+                .copy_from_slice(&bed.local.memory.load(offset as usize, size as usize));
             assert!(bed.served.memory.load(0, LEN) == expected, "write of {size} over {start:?}");
         }
         bed.assert_idle(&Settings::paper());

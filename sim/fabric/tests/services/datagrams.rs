@@ -40,9 +40,9 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    fn target(&mut self, to: usize) -> Target {
-        let handle = self.world.create_address_handle(0, to).unwrap();
-        Target::Datagram { handle, to: Destination { qp: self.qps[to].number, qkey: QKEY } }
+    fn target(&mut self, node: usize) -> Target {
+        let handle = self.world.create_address_handle(0, node).unwrap();
+        Target::Datagram { handle, to: Destination { qp: self.qps[node].number, qkey: QKEY } }
     }
 
     fn send(&mut self, id: u64, len: usize, target: &Target) {
@@ -89,16 +89,16 @@ fn a_datagram_goes_to_whom_it_names_behind_forty_bytes() {
             assert_eq!(bench.memory[node].load(GRH, 700), bench.memory[0].load(10, 700));
             let grh = bench.memory[node].load(0, GRH);
             let route = bench.world.route(0, node);
-            let from = route.source.address;
-            let to = route.destination.address;
+            let source = route.source.address;
+            let destination = route.destination.address;
             let udp_len = 8 + 12 + 8 + 4 + 700 + 4u16;
             if ipv6 {
                 assert_eq!((grh[0] >> 4, &grh[4..6]), (6, &udp_len.to_be_bytes()[..]));
-                assert_eq!((&grh[8..24], &grh[24..]), (&from.0[..], &to.0[..]), "{start:?}");
+                assert_eq!((&grh[8..24], &grh[24..]), (&source.0[..], &destination.0[..]), "{start:?}");
             } else {
                 assert_eq!(grh[..20], [0; 20]);
                 assert_eq!((grh[20], &grh[22..24]), (0x45, &(udp_len + 20).to_be_bytes()[..]));
-                assert_eq!((&grh[32..36], &grh[36..]), (&from.0[12..], &to.0[12..]), "{start:?}");
+                assert_eq!((&grh[32..36], &grh[36..]), (&source.0[12..], &destination.0[12..]), "{start:?}");
             }
         }
         assert_eq!(bench.world.drain(bench.cqs[1]).len() + bench.world.drain(bench.cqs[2]).len(), 0);

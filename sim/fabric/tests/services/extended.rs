@@ -248,8 +248,8 @@ fn an_initiator_has_no_receives_a_target_no_sends_and_domains_are_busy_while_use
     let list = [bench.there.sge(0, 8)];
     let post = bench.world.post(right, &request(1, Operation::Send, &list));
     assert_eq!(post, Err(PostError::TooManySges));
-    let free = |bench: &mut Bench, at: usize| {
-        let domain = bench.domains[at];
+    let free = |bench: &mut Bench, index: usize| {
+        let domain = bench.domains[index];
         bench.world.with_nic(1, |nic, _| nic.free_xrc_domain(domain))
     };
     assert_eq!(free(&mut bench, 1), Err(NicError::Busy), "a shared receive queue is in it");

@@ -36,10 +36,10 @@ fn events(world: &mut World, node: usize) -> Vec<AsyncEvent> {
 }
 
 /// Returns the opcodes that a node has sent since the last call.
-fn opcodes(world: &mut World, from: usize) -> Vec<Opcode> {
+fn opcodes(world: &mut World, node: usize) -> Vec<Opcode> {
     let start = world.start();
     let sent = world.sent();
-    let frames = sent.iter().filter(|sent| sent.from == from);
+    let frames = sent.iter().filter(|sent| sent.from == node);
     frames.filter_map(|sent| forge::transport(start, &sent.bytes)).map(|packet| packet.bth.opcode).collect()
 }
 

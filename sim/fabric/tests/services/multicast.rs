@@ -16,9 +16,9 @@ const GOOD: Status = Status::Success;
 /// A sender on node 0, and three queue pairs of node 1 with a receive each.
 struct Bench {
     world: World,
-    from: QueuePair,
+    sender: QueuePair,
     cqs: [CompletionQueue; 2],
-    to: Vec<QueuePair>,
+    receivers: Vec<QueuePair>,
     memory: [Region; 2],
     group: Address,
 }
@@ -35,26 +35,26 @@ fn over(config: &Config) -> Bench {
         world.bring_up(qp, 7, &settings());
         qp
     };
-    let from = make(cqs[0]);
-    let to = (0..3).map(|_| make(cqs[1])).collect();
+    let sender = make(cqs[0]);
+    let receivers = (0..3).map(|_| make(cqs[1])).collect();
     let memory = [0, 1].map(|node| world.register(node, 1 << 14, ALL));
     memory[0].store(0, &pattern(1 << 12));
     let group: IpAddr = if config.ipv6 { "ff12::47:91" } else { "239.1.2.3" }.parse().unwrap();
-    let mut bench = Bench { world, from, cqs, to, memory, group: group.into() };
+    let mut bench = Bench { world, sender, cqs, receivers, memory, group: group.into() };
     (0..3).for_each(|place| bench.receive(place));
     bench
 }
 
 impl Bench {
     fn attach(&mut self, place: usize) -> Result<(), NicError> {
-        let number = self.to[place].number;
+        let number = self.receivers[place].number;
         let group = self.group;
         self.world.with_nic(1, |nic, _| nic.attach_multicast(number, group))
     }
 
     fn receive(&mut self, place: usize) {
         let list = [self.memory[1].sge(place * 4096, 4096)];
-        receive(&mut self.world, self.to[place], place as u64, &list);
+        receive(&mut self.world, self.receivers[place], place as u64, &list);
     }
 
     /// Sends `len` bytes to a queue pair number in a group, by way of node 1. Returns the completions there.
@@ -66,7 +66,7 @@ impl Bench {
         let handle = self.world.with_nic(0, |nic, _| nic.create_address_handle(pd, &address)).unwrap();
         let target = Target::Datagram { handle, to: Destination { qp: Qpn::new(qp), qkey } };
         let list = [self.memory[0].sge(0, len)];
-        self.world.post_to(self.from, &request(9, Operation::Send, &list), &target).unwrap();
+        self.world.post_to(self.sender, &request(9, Operation::Send, &list), &target).unwrap();
         assert!(self.world.settle(1_000_000));
         assert_eq!(ends(&self.world.drain(self.cqs[0])), [(9, GOOD)]);
         let mut came = ends(&self.world.drain(self.cqs[1]));
@@ -95,7 +95,7 @@ fn a_group_is_whoever_is_attached_behind_the_header_that_names_it() {
             let named = if ipv6 { &bench.group.0[..] } else { &bench.group.0[12..] };
             assert_eq!(&grh[GRH - named.len()..], named);
         }
-        let number = bench.to[2].number;
+        let number = bench.receivers[2].number;
         let group = bench.group;
         bench.world.with_nic(1, |nic, _| nic.detach_multicast(number, group)).unwrap();
         let again = bench.world.with_nic(1, |nic, _| nic.detach_multicast(number, group));
@@ -110,22 +110,22 @@ fn each_member_has_its_own_key_receives_and_state() {
     let mut bench = over(&Config::default());
     (0..3).for_each(|place| bench.attach(place).unwrap());
     let other = remora_nic::Modify { qkey: Some(5), ..remora_nic::Modify::default() };
-    bench.world.modify(bench.to[0], &other).unwrap();
+    bench.world.modify(bench.receivers[0], &other).unwrap();
     assert_eq!(bench.cast(100), [(1, GOOD), (2, GOOD)]);
     assert_eq!(bench.world.counters(1).qkey_viol_cntr, 1);
     // A queue pair without a receive misses the message, one in ERR does not count, and the third gets it.
     bench.receive(2);
-    bench.world.bring(bench.to[0], State::Err);
+    bench.world.bring(bench.receivers[0], State::Err);
     bench.world.drain(bench.cqs[1]);
     assert_eq!(bench.cast(100), [(2, GOOD)]);
     assert_eq!(bench.world.counters(1).out_of_buffer, 1);
     // A receive into memory without write access ends only its own queue pair.
     let closed = bench.world.register(1, 4096, Access::NONE);
-    receive(&mut bench.world, bench.to[1], 4, &[closed.sge(0, 4096)]);
+    receive(&mut bench.world, bench.receivers[1], 4, &[closed.sge(0, 4096)]);
     bench.receive(2);
     assert_eq!(bench.cast(100), [(2, GOOD), (4, Status::LocalProtection)]);
-    assert_eq!(bench.world.state(bench.to[1]), Some(State::Err));
-    assert_eq!(bench.world.state(bench.to[2]), Some(State::Rts));
+    assert_eq!(bench.world.state(bench.receivers[1]), Some(State::Err));
+    assert_eq!(bench.world.state(bench.receivers[2]), Some(State::Rts));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn groups_take_datagram_queue_pairs_which_are_busy_meanwhile() {
     bench.attach(0).unwrap();
     bench.attach(1).unwrap();
     assert_eq!(bench.attach(2), Err(NicError::Full));
-    let number = bench.to[0].number;
+    let number = bench.receivers[0].number;
     let destroy = |world: &mut World| world.with_nic(1, |nic, _| nic.destroy_qp(number));
     assert_eq!(destroy(&mut bench.world), Err(NicError::Busy));
     bench.world.with_nic(1, |nic, _| nic.detach_multicast(number, group)).unwrap();

@@ -17,7 +17,7 @@ struct Bench {
     pairs: Vec<(QueuePair, QueuePair)>,
     cqs: [CompletionQueue; 2],
     srq: SharedQueue,
-    from: Region,
+    source: Region,
     sink: Region,
 }
 
@@ -35,15 +35,15 @@ fn bench(settings: &Settings) -> Bench {
             (left, right)
         })
         .collect();
-    let from = world.register(0, 1 << 20, ALL);
+    let source = world.register(0, 1 << 20, ALL);
     let sink = world.register(1, 1 << 20, ALL);
-    from.store(0, &(0..1 << 16).map(|index: u32| (index >> 8 ^ index) as u8).collect::<Vec<u8>>());
-    Bench { world, pairs, cqs, srq, from, sink }
+    source.store(0, &(0..1 << 16).map(|index: u32| (index >> 8 ^ index) as u8).collect::<Vec<u8>>());
+    Bench { world, pairs, cqs, srq, source, sink }
 }
 
 impl Bench {
     fn send(&mut self, pair: usize, id: u64, len: usize) {
-        let list = [self.from.sge(pair * 100, len)];
+        let list = [self.source.sge(pair * 100, len)];
         let request =
             WorkRequest { id, operation: Operation::Send, payload: Payload::Sges(&list), flags: SIGNALED };
         self.world.post(self.pairs[pair].0, &request).unwrap();
@@ -79,7 +79,7 @@ fn any_queue_pair_takes_the_next_work_request_whoever_came_first() {
         bench.send(pair, turn as u64, 700 + pair);
         assert_eq!(bench.received(), [(turn as u64, Status::Success, pair)]);
         let offset = turn * 8192;
-        assert_eq!(bench.sink.load(offset, 700 + pair), bench.from.load(pair * 100, 700 + pair));
+        assert_eq!(bench.sink.load(offset, 700 + pair), bench.source.load(pair * 100, 700 + pair));
     }
     assert_eq!(bench.world.drain(bench.cqs[0]).len(), 6);
 }
@@ -97,7 +97,7 @@ fn a_long_message_holds_its_work_request_while_others_come_and_go() {
     assert_eq!(received.pop(), Some((0, Status::Success, 0)), "the long one is the last to end");
     received.sort_by_key(|done| done.2);
     assert_eq!(received, [(1, Status::Success, 1), (2, Status::Success, 2)]);
-    assert_eq!(bench.sink.load(0, 8000), bench.from.load(0, 8000));
+    assert_eq!(bench.sink.load(0, 8000), bench.source.load(0, 8000));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn lists_of_several_elements_are_kept_whole() {
             .into_iter()
             .flat_map(|(offset, len)| bench.sink.load(id as usize * 8192 + offset, len))
             .collect();
-        assert_eq!(content, bench.from.load(pair * 100, 1500));
+        assert_eq!(content, bench.source.load(pair * 100, 1500));
     }
 }
 
@@ -228,7 +228,7 @@ fn work_requests_are_of_the_queues_domain_not_of_the_queue_pairs() {
 fn a_write_with_immediate_data_takes_one_too() {
     let mut bench = bench(&Settings::default());
     bench.receive(7).unwrap();
-    let list = [bench.from.sge(0, 64)];
+    let list = [bench.source.sge(0, 64)];
     let remote = bench.sink.remote(60_000);
     let operation = Operation::WriteImm(remote, 99);
     let request = WorkRequest { id: 1, operation, payload: Payload::Sges(&list), flags: SIGNALED };
@@ -236,7 +236,7 @@ fn a_write_with_immediate_data_takes_one_too() {
     assert!(bench.world.settle(1_000_000));
     let done = bench.world.drain(bench.cqs[1]);
     assert_eq!((done[0].id, done[0].kind, done[0].imm), (7, CompletionKind::ReceiveWriteImm, Some(99)));
-    assert_eq!(bench.sink.load(60_000, 64), bench.from.load(0, 64));
+    assert_eq!(bench.sink.load(60_000, 64), bench.source.load(0, 64));
 }
 
 #[test]

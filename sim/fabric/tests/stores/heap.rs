@@ -28,8 +28,8 @@ impl Reachable for Slots {
         SLOTS
     }
 
-    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
-        found(word(&self.0, entry * 8));
+    fn buffers(&self, entry: usize, report: &mut dyn FnMut(u64)) {
+        report(word(&self.0, entry * 8));
     }
 }
 

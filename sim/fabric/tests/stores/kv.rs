@@ -441,14 +441,14 @@ fn histories(seeds: std::ops::Range<u64>) {
         let grew = (run.added(), run.cut_short);
         (run.book, run.fired, swept, grew)
     };
-    seeds::each(seeds, one, |_, (book, fired, found, (added, cut))| {
+    seeds::each(seeds, one, |_, (book, fired, sweeps, (added, cut))| {
         grown[(added as usize).min(4)] += 1;
         cut_short += cut;
         helped += book.helped;
         measures.add(&book.history, &fired.iter().copied().collect::<Vec<_>>());
         refused += usize::from(book.refused > 0);
         tries += book.tries;
-        swept += found;
+        swept += sweeps;
     });
     println!("{refused} runs out of buffers, {swept} buffers swept, {tries} looks again");
     measures.hold(&remora_check::Requirements {

@@ -163,7 +163,7 @@ fn watched<R>(alone: &mut Alone, client: usize, operation: impl FnOnce(&mut Alon
     let mine = senders.iter().enumerate();
     (
         ended,
-        mine.filter(|(index, from)| **from == client && (*index == 0 || senders[index - 1] != client))
+        mine.filter(|(index, sender)| **sender == client && (*index == 0 || senders[index - 1] != client))
             .count(),
     )
 }
@@ -312,8 +312,8 @@ fn of_two_keys_of_one_hash_the_second_is_refused() {
     let mut program = alone.join(0);
     assert_eq!(alone.put(&mut program, b"key", b"value").0, DONE);
     let words = (0..8).map(|slot| alone.host.table.words(slot)).find(|words| words.generation == 1).unwrap();
-    let at = (words.pointer - alone.host.memory.addr) as usize + HEADER;
-    alone.host.memory.bytes.write(at, b"kez").unwrap();
+    let offset = (words.pointer - alone.host.memory.addr) as usize + HEADER;
+    alone.host.memory.bytes.write(offset, b"kez").unwrap();
     assert_eq!(alone.get(&mut program, b"key").0, ABSENT);
     assert_eq!(alone.delete(&mut program, b"key").0, DONE, "the slot is known to be the key's");
     alone.put(&mut program, b"key", b"value").0.unwrap_err();

@@ -157,9 +157,9 @@ fn what_is_asked_for_leaves_between_answers_where_a_port_has_little_room() {
     let link = LinkConfig { queue: 1, rate: 10_000_000_000, ..LinkConfig::default() };
     let config = Config { seed: 1, link, ..Config::default() };
     let mut bench = Bench::within(&config, &Settings { timeout: 14, ..arms()[0] });
-    let from = bench.there.sge(0, 1 << 16);
+    let source = bench.there.sge(0, 1 << 16);
     let target = bench.here.remote(0);
-    let list = [from];
+    let list = [source];
     let write = WorkRequest {
         id: 1,
         operation: Operation::Write(target),

@@ -161,7 +161,7 @@ fn an_estimate_is_a_by_product_of_receiving() {
 /// A kernel that sends each even value of the program to the peer, at the address in the parameters.
 #[derive(Default)]
 struct Evens {
-    to: Option<(u64, u32)>,
+    target: Option<(u64, u32)>,
 }
 
 impl Kernel for Evens {
@@ -171,14 +171,14 @@ impl Kernel for Evens {
         if input.what == What::Params {
             let word =
                 |offset: usize| u64::from_le_bytes(input.bytes[offset..offset + 8].try_into().unwrap());
-            self.to = Some((word(0), word(8) as u32));
+            self.target = Some((word(0), word(8) as u32));
             streams.answer(Status::DONE, 0);
-        } else if let Some((to, key)) = &mut self.to {
+        } else if let Some((address, key)) = &mut self.target {
             let evens: Vec<u8> =
                 input.bytes.chunks_exact(8).filter(|value| value[0] % 2 == 0).flatten().copied().collect();
-            streams.send(*to, *key, evens.len() as u32);
+            streams.send(*address, *key, evens.len() as u32);
             streams.put(&evens);
-            *to += evens.len() as u64;
+            *address += evens.len() as u64;
         }
         Progress::Waits
     }
@@ -197,8 +197,8 @@ fn a_program_invokes_its_own_nic_and_the_kernel_sends_to_the_peer() {
         let params = [&place.emit()[..], &target_bytes].concat();
         let invoke = |bench: &mut Bench, opcode, params, bytes: &[u8]| {
             let left = bytes.len() as u32;
-            let what = Invocation { opcode, tag: 5, params, left, first: true, bytes };
-            bench.world.with_nic(1, |nic, mem| nic.invoke_kernel(mem, qp, &what))
+            let invocation = Invocation { opcode, tag: 5, params, left, first: true, bytes };
+            bench.world.with_nic(1, |nic, mem| nic.invoke_kernel(mem, qp, &invocation))
         };
         assert_eq!(invoke(&mut bench, OPCODE + 1, true, &params), Err(NicError::Unknown));
         assert_eq!(invoke(&mut bench, OPCODE, false, &[0; 4097]), Err(NicError::TooSmall));

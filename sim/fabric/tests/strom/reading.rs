@@ -173,9 +173,9 @@ fn with_more<const MORE: u32>() -> [Step; 4] {
         },
         read_the_rest::<MORE>,
         |streams, _| {
-            let from = BEHIND as usize;
+            let start = BEHIND as usize;
             let len = (LONGEST - BEHIND + MORE) as usize;
-            assert!(streams.data().unwrap() == &self::memory()[from..from + len]);
+            assert!(streams.data().unwrap() == &self::memory()[start..start + len]);
             streams.forward((LONGEST - BEHIND) as usize);
             Progress::Rests
         },

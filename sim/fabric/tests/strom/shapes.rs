@@ -242,8 +242,8 @@ fn skip_lists() {
         keys.sort_unstable();
         let levels: Vec<usize> =
             keys.iter().map(|_| 1 + (random.below(8) as u8).trailing_ones() as usize).collect();
-        let next = |bench: &Bench, from: usize, level: usize| {
-            let next = (from..keys.len()).find(|number| levels[*number] > level);
+        let next = |bench: &Bench, first: usize, level: usize| {
+            let next = (first..keys.len()).find(|number| levels[*number] > level);
             next.map_or(0, |number| at(bench, number + 1))
         };
         let mut head = element();

@@ -65,7 +65,7 @@ fn a_torn_object_whose_check_value_is_read_apart_is_not_answered() {
 struct Mended {
     kernel: Consistency,
     reads: u32,
-    at: u64,
+    torn_address: u64,
     byte: u8,
 }
 
@@ -74,7 +74,7 @@ impl Kernel for Mended {
         if streams.data().is_some() && self.reads > 0 {
             self.reads -= 1;
             if self.reads == 0 {
-                streams.write(self.at, &[self.byte]);
+                streams.write(self.torn_address, &[self.byte]);
             }
         }
         self.kernel.step(streams)
@@ -94,9 +94,9 @@ fn an_object_that_comes_to_rest_is_read_again_until_it_has() {
             bench.there.store(0, &bytes);
             bench.there.store(bytes.len(), &crc64(&bytes).to_le_bytes());
             bench.there.store(5, &[8]);
-            let at = bench.there.remote(5).addr;
+            let torn_address = bench.there.remote(5).addr;
             let kernel = Consistency::default();
-            bench.deploy(vec![Box::new(Mended { kernel, reads: 3, at, byte: 7 })]);
+            bench.deploy(vec![Box::new(Mended { kernel, reads: 3, torn_address, byte: 7 })]);
             let address = bench.there.remote(0).addr;
             bench.rpc(OPCODE, 1, &Object { address, len: bytes.len() as u32, tries }.emit());
             let bytes = if status == Status::DONE { bytes.to_vec() } else { Vec::new() };

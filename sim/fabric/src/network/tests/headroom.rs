@@ -22,8 +22,11 @@ fn lost(headroom: u32, delay: u64) -> u64 {
         ..NetworkConfig::default()
     };
     let mut network = Network::new(star(3, RATE / 1_000, delay), config).unwrap();
-    let mut sources =
-        [(0, 1), (1, 2)].map(|(host, to)| Source { host, packet: packet(to, 3, MTU as u16), left: 400 });
+    let mut sources = [(0, 1), (1, 2)].map(|(host, receiver)| Source {
+        host,
+        packet: packet(receiver, 3, MTU as u16),
+        left: 400,
+    });
     run(&mut network, &mut sources, Picos(2_000 * MICROSECOND));
     network.totals().lost().packets
 }

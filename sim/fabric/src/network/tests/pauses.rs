@@ -51,12 +51,12 @@ fn a_pause_begins_a_frame_and_a_delay_after_the_threshold_and_lasts_its_quanta()
     let effect = threshold_at + 84 * 80 + MICROSECOND;
     // After half of the 100 quanta of 5.12 ns another frame is sent, and so on: the pause is renewed until
     // the slow port, which needs 80 µs for a packet, has drained the buffer.
-    let (from, until) = first_pause(&mut congested(pause, thresholds));
-    assert_eq!(from, effect);
+    let (start, until) = first_pause(&mut congested(pause, thresholds));
+    assert_eq!(start, effect);
     assert!(until > 80 * MICROSECOND, "{until}");
     let never_renewed = PauseConfig { lasts: Lasts::Picos(5 * MICROSECOND), ..pause };
-    let (from, until) = first_pause(&mut congested(never_renewed, thresholds));
-    assert_eq!(from, effect);
+    let (start, until) = first_pause(&mut congested(never_renewed, thresholds));
+    assert_eq!(start, effect);
     // 14 packets are on their way by then; the frame for the last one comes 13 packets later.
     let last = effect + 13 * 80_000;
     assert!((last + 4 * MICROSECOND..last + 7 * MICROSECOND).contains(&until), "{until}");
@@ -66,16 +66,16 @@ fn a_pause_begins_a_frame_and_a_delay_after_the_threshold_and_lasts_its_quanta()
 fn a_reaction_time_delays_the_pause() {
     let thresholds = Thresholds { xoff: 2_500, xon: 0 };
     let pause = PauseConfig { reaction: 300_000, ..PauseConfig::default() };
-    let (from, _) = first_pause(&mut congested(pause, thresholds));
-    assert_eq!(from, 4 * 80_000 + MICROSECOND + 84 * 80 + MICROSECOND + 300_000);
+    let (start, _) = first_pause(&mut congested(pause, thresholds));
+    assert_eq!(start, 4 * 80_000 + MICROSECOND + 84 * 80 + MICROSECOND + 300_000);
 }
 
 #[test]
 fn a_pause_frame_that_takes_no_time_passes_the_packet_that_leaves() {
     let thresholds = Thresholds { xoff: 2_500, xon: 0 };
     let pause = PauseConfig { charge: 0, lasts: Lasts::UntilResume, ..PauseConfig::default() };
-    let (from, _) = first_pause(&mut congested(pause, thresholds));
-    assert_eq!(from, 4 * 80_000 + MICROSECOND + MICROSECOND);
+    let (start, _) = first_pause(&mut congested(pause, thresholds));
+    assert_eq!(start, 4 * 80_000 + MICROSECOND + MICROSECOND);
 }
 
 #[test]

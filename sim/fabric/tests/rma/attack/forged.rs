@@ -15,7 +15,7 @@ fn an_authentic_request_beyond_its_rights_moves_nothing() {
     let weak = bed.world.expose(&memory, Rights::NONE, key(5)).unwrap();
     bed.world.tap();
     let mut forger = Forger::new();
-    for (kind, region, offset, length, of) in [
+    for (kind, region, offset, length, key_byte) in [
         (Kind::Read, weak.id, 0, 64, 5),
         (Kind::Write, weak.id, 0, 64, 5),
         (Kind::Rekey, weak.id, 0, 16, 5),
@@ -29,7 +29,7 @@ fn an_authentic_request_beyond_its_rights_moves_nothing() {
     ] {
         let identity =
             Identity { address: bed.world.endpoint(CLIENT).address, pid: 17, incarnation: 0x1234_5678, kind };
-        let mine = forger.derive(&[of; 16], &identity);
+        let mine = forger.derive(&[key_byte; 16], &identity);
         let (header, body) = request(kind, region, offset, length);
         let (bytes, _) = forger.seal(header, body, &TagSequence::EMPTY, &mine, &[]);
         bed.inject(CLIENT, SERVER, &bytes);

@@ -201,7 +201,7 @@ fn no_random_forgery_is_accepted() {
     let served = bed.world.counters(SERVER).rma_served;
     let forgeries = if std::env::var_os("REMORA_WHOLE").is_some() { 10_000_000 } else { 200_000 };
     for _ in 0..forgeries {
-        let (to, from) = if random.chance(0.5) { (SERVER, CLIENT) } else { (CLIENT, SERVER) };
+        let (receiver, sender) = if random.chance(0.5) { (SERVER, CLIENT) } else { (CLIENT, SERVER) };
         let mut bytes = message.bytes.clone();
         if random.chance(0.5) {
             bytes.resize(random.between(32, 120) as usize, 0);
@@ -218,11 +218,11 @@ fn no_random_forgery_is_accepted() {
                 continue;
             }
         }
-        let route = bed.world.route(from, to);
+        let route = bed.world.route(sender, receiver);
         let mut frame = vec![0; 28];
         route.emit(remora_wire::frame::Start::Ip, 0, bytes.len() as u16, &mut frame);
         frame.extend_from_slice(&bytes);
-        bed.world.inject(from, to, &frame);
+        bed.world.inject(sender, receiver, &frame);
         if random.chance(0.01) {
             bed.world.run_for(2);
         }

@@ -140,8 +140,8 @@ impl<D: Design> SmallStore<D> {
         let mut ends = vec![None; slots.len()];
         for _ in 0..20_000 {
             let took = self.world.now().since(begun) / 1_000;
-            self.step(|who, finished| {
-                let read = slots.iter().position(|slot| (who, *slot) == (client, finished.slot));
+            self.step(|index, finished| {
+                let read = slots.iter().position(|slot| (index, *slot) == (client, finished.slot));
                 let Some(read) = read else { return };
                 let value = match finished.outcome {
                     Outcome::Value(value) => {
@@ -176,13 +176,13 @@ impl<D: Design> SmallStore<D> {
         self.steps(50);
     }
 
-    /// Returns the bytes that each replica sends during `what` and shortly afterwards.
-    fn sent<R>(&mut self, what: impl FnOnce(&mut SmallStore<D>) -> R) -> (R, Vec<u64>) {
+    /// Returns the bytes that each replica sends during `operation` and shortly afterwards.
+    fn sent<R>(&mut self, operation: impl FnOnce(&mut SmallStore<D>) -> R) -> (R, Vec<u64>) {
         let all = |few: &SmallStore<D>| -> Vec<u64> {
             (0..few.hosts.len()).map(|node| few.world.counters(node).sent_bytes).collect()
         };
         let before = all(self);
-        let result = what(self);
+        let result = operation(self);
         self.steps(50);
         (result, all(self).iter().zip(before).map(|(after, before)| after - before).collect())
     }

@@ -134,8 +134,8 @@ impl Reachable for Served {
         self.shard.entries()
     }
 
-    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
-        self.shard.buffers(entry, found);
+    fn buffers(&self, entry: usize, report: &mut dyn FnMut(u64)) {
+        self.shard.buffers(entry, report);
     }
 }
 

@@ -29,7 +29,7 @@ struct Open {
     number: u32,
     began: u64,
     reads: Vec<(EntryId, u64)>,
-    found: Vec<Step>,
+    results: Vec<Step>,
     writes: Vec<Step>,
     committing: bool,
 }
@@ -224,11 +224,11 @@ impl<P: Protocol> Run<P> {
 
     fn complete(
         &mut self,
-        at: usize,
+        index: usize,
         shard: usize,
         completion: &remora_nic::WorkCompletion,
     ) -> Result<(), Broken> {
-        let Actor { client, links, open, .. } = &mut self.actors[at];
+        let Actor { client, links, open, .. } = &mut self.actors[index];
         let mut connections = Endpoints { world: &mut self.world, links };
         match client.complete(shard, completion, &mut connections)? {
             None => {}
@@ -240,11 +240,11 @@ impl<P: Protocol> Run<P> {
                     remora_check::identify(bytes)
                 });
                 assert_ne!(value, Some(remora_check::TORN), "a torn value came to the program");
-                open.found.push(Step::Read { key: *key, value });
+                open.results.push(Step::Read { key: *key, value });
             }
             Some(Event::Ended { tx, outcome, resolved, .. }) => {
                 self.ended.resolved += resolved;
-                self.ended(at, tx, outcome);
+                self.ended(index, tx, outcome);
             }
         }
         Ok(())
@@ -315,8 +315,8 @@ impl<P: Protocol> Run<P> {
         });
         let writes = writes.iter().map(|(key, value)| Step::Write { key: *key, value: *value }).collect();
         let began = self.world.now().0;
-        let found = Vec::new();
-        actor.open.push(Open { tx, number, began, reads, found, writes, committing: false });
+        let results = Vec::new();
+        actor.open.push(Open { tx, number, began, reads, results, writes, committing: false });
     }
 
     /// Commits the transactions that have all their values.
@@ -325,7 +325,7 @@ impl<P: Protocol> Run<P> {
         for place in (0..self.actors[index].open.len()).rev() {
             let Actor { client, links, open, .. } = &mut self.actors[index];
             let this = &mut open[place];
-            if this.committing || this.found.len() < this.reads.len() {
+            if this.committing || this.results.len() < this.reads.len() {
                 continue;
             }
             this.committing = true;
@@ -364,14 +364,14 @@ impl<P: Protocol> Run<P> {
     }
 
     /// Steps until the condition holds.
-    fn until(&mut self, what: &str, holds: impl Fn(&Run<P>) -> bool) {
+    fn until(&mut self, label: &str, holds: impl Fn(&Run<P>) -> bool) {
         for _ in 0..20_000 {
             if holds(self) {
                 return;
             }
             self.step();
         }
-        panic!("{what}");
+        panic!("{label}");
     }
 
     /// Lets all clients end their work and recovers dead ones. Then a client reads all keys, four at a time,
@@ -429,7 +429,7 @@ fn record(history: &mut History, numbers: &mut Vec<u32>, open: &Open, outcome: O
     }
     match outcome {
         Outcome::Committed(_) => {
-            let steps: Vec<_> = open.found.iter().chain(&open.writes).copied().collect();
+            let steps: Vec<_> = open.results.iter().chain(&open.writes).copied().collect();
             history.ok(open.number, now, &steps);
         }
         Outcome::Unknown(_) => return history.info(open.number, now),
