@@ -83,8 +83,10 @@ impl Paths {
     fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
         let hosts = || self.topology.hosts();
         let step = hosts().count().div_ceil(SOUGHT_FROM).max(1);
-        let from = move |source| hosts().filter(move |host| *host != source).map(move |to| (source, to));
-        self.topology.hosts().step_by(step).flat_map(from)
+        let destinations = move |source| {
+            hosts().filter(move |host| *host != source).map(move |destination| (source, destination))
+        };
+        self.topology.hosts().step_by(step).flat_map(destinations)
     }
 
     /// Returns the links of a shortest path between two nodes, always by the first of several ports. Empty if

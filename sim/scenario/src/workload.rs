@@ -175,8 +175,8 @@ impl Workload {
         };
         let is_listed = matches!(self.traffic, Traffic::Flows { .. });
         for flow in &mut flows {
-            if let Start::At(at) = &mut flow.start {
-                *at = at.saturating_add(start);
+            if let Start::At(time) = &mut flow.start {
+                *time = time.saturating_add(start);
             }
             if !is_listed {
                 (flow.verb, flow.class) = (self.verb, self.class);

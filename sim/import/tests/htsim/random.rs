@@ -16,11 +16,11 @@ fn connection() -> impl Strategy<Value = Connection> {
         proptest::option::of(any::<u64>()),
     );
     (0u32..9, 1u32..9, 1u64.., any::<u64>(), proptest::option::of(1u64..4), ids).prop_map(
-        |(src, step, size, at, trigger, (has_id, send_done, recv_done, priority))| Connection {
+        |(src, step, size, time, trigger, (has_id, send_done, recv_done, priority))| Connection {
             src,
             dst: (src + step) % 9,
             id: (has_id || trigger.is_some()).then_some(0),
-            start: trigger.map_or(ConnectionStart::At(at), ConnectionStart::Trigger),
+            start: trigger.map_or(ConnectionStart::At(time), ConnectionStart::Trigger),
             size,
             send_done,
             recv_done,

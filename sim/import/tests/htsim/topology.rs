@@ -60,7 +60,7 @@ fn speed_latency_and_bundle_belong_to_the_links_below_a_tier() {
 
 #[test]
 fn each_mistake_has_its_line_and_remedy() {
-    for (from, to, words) in [
+    for (old, new, words) in [
         ("Nodes 32", "Nodes x", "f:1: Nodes is `x`: write a whole number"),
         ("Nodes 32", "", "f: Nodes is missing or 0: add `Nodes N` before the first tier"),
         ("Tiers 2", "Tiers 1", "f: Tiers is 1: write 2 or 3"),
@@ -76,8 +76,8 @@ fn each_mistake_has_its_line_and_remedy() {
         ("Podsize 32", "Podsize 30", "f: the number of pods is 32 / 30, not a whole number"),
         ("Radix_Down 4\n", "Radix_Down 4\nQueue_Down 0\n", "f: Queue_Down of tier 1 is missing or 0"),
     ] {
-        assert!(TINY.contains(from), "{from}");
-        let message = says(parse(text(&TINY.replacen(from, to, 1))));
+        assert!(TINY.contains(old), "{old}");
+        let message = says(parse(text(&TINY.replacen(old, new, 1))));
         assert!(message.starts_with(words), "{message}");
     }
     let none = says(parse(text("Nodes 4\nTiers 2\nPodsize 4")));

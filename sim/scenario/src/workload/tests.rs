@@ -114,7 +114,8 @@ fn a_permutation_sends_and_receives_once_at_each_host() {
 
 #[test]
 fn an_incast_has_its_senders_and_a_repeated_one_its_load() {
-    let incast = |to, repeat| Traffic::Incast { senders: 8, size: Size(10_000), to, repeat };
+    let incast =
+        |destination, repeat| Traffic::Incast { senders: 8, size: Size(10_000), to: destination, repeat };
     let once = made(incast(Some(3), None), 1);
     let senders: BTreeSet<u32> = once.iter().map(|flow| flow.src).collect();
     assert!(senders.len() == 8 && !senders.contains(&3) && once.iter().all(|flow| flow.dst == 3));

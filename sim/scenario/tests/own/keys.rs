@@ -121,7 +121,7 @@ fn ten_lines_are_a_scenario() {
 
 #[test]
 fn each_mistake_has_its_line_and_words_in_one_line() {
-    for (from, to, words) in [
+    for (old, new, words) in [
         ("seed = 7", "seed = -7", "f.toml:2: "),
         ("seed = 7", "sed = 7", "f.toml:2: unknown field `sed`, expected one of"),
         ("seed = 7", "seed = ", "f.toml:2: "),
@@ -150,9 +150,9 @@ fn each_mistake_has_its_line_and_words_in_one_line() {
         ("gain = 0.00390625", "gain = 2.0", "f.toml: control.gain is 2: choose a number from 0 to 1"),
         ("pmax = 0.01", "pmax = 1.01", "f.toml: an entry of switch.ecn.red is invalid: choose kmin <= kmax"),
     ] {
-        assert!(ALL.contains(from), "{from}");
-        let says = parse(text(&ALL.replacen(from, to, 1))).unwrap_err().to_string();
-        assert!(says.starts_with(words) && !says.contains('\n'), "{from} -> {to}: {says}");
+        assert!(ALL.contains(old), "{old}");
+        let says = parse(text(&ALL.replacen(old, new, 1))).unwrap_err().to_string();
+        assert!(says.starts_with(words) && !says.contains('\n'), "{old} -> {new}: {says}");
     }
 }
 

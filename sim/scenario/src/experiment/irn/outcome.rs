@@ -92,10 +92,10 @@ pub fn measure(
 }
 
 impl Outcome {
-    /// Returns the metrics of the flows that started at `from` or later and have an id of at least `ids`, or
-    /// `None` if there are no such flows.
-    pub fn metrics(&self, from: Picos, ids: u64) -> Option<Metrics> {
-        let flows = || self.flows.iter().filter(|flow| flow.start >= from && flow.id >= ids);
+    /// Returns the metrics of the flows that started at `earliest` or later and have an id of at least `ids`,
+    /// or `None` if there are no such flows.
+    pub fn metrics(&self, earliest: Picos, ids: u64) -> Option<Metrics> {
+        let flows = || self.flows.iter().filter(|flow| flow.start >= earliest && flow.id >= ids);
         let mut times: Vec<f64> = flows().map(|flow| seconds(flow.fct)).collect();
         times.sort_by(f64::total_cmp);
         let count = times.len() as f64;
@@ -108,9 +108,9 @@ impl Outcome {
     }
 
     /// Returns completion times in seconds, at the quantiles `parts`, of the flows of at most `bytes` bytes
-    /// that started at `from` or later. Returns `None` if there are no such flows.
-    pub fn tail<const N: usize>(&self, from: Picos, bytes: u64, parts: [f64; N]) -> Option<[f64; N]> {
-        let small = self.flows.iter().filter(|flow| flow.start >= from && flow.size <= bytes);
+    /// that started at `earliest` or later. Returns `None` if there are no such flows.
+    pub fn tail<const N: usize>(&self, earliest: Picos, bytes: u64, parts: [f64; N]) -> Option<[f64; N]> {
+        let small = self.flows.iter().filter(|flow| flow.start >= earliest && flow.size <= bytes);
         let mut times: Vec<f64> = small.map(|flow| seconds(flow.fct)).collect();
         times.sort_by(f64::total_cmp);
         (!times.is_empty()).then(|| parts.map(|part| percentile(&times, part)))
