@@ -48,7 +48,7 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
 #[derive(Copy, Clone, Debug)]
 struct Site {
     doorbell: Doorbell,
-    at: Port,
+    port: Port,
     crosses: bool,
 }
 
@@ -59,12 +59,12 @@ impl Site {
     /// Returns the site of a server's queue that accesses its own memory and was posted before the
     /// measurement.
     fn server() -> Site {
-        Site { doorbell: Doorbell::Before, at: Port { host: SERVER, port: 0 }, crosses: false }
+        Site { doorbell: Doorbell::Before, port: Port { host: SERVER, port: 0 }, crosses: false }
     }
 
     /// Returns the site of a client's queue that stays on its NIC, with a doorbell at the start.
     fn client() -> Site {
-        Site { doorbell: Doorbell::Now, at: Port { host: CLIENT, port: 0 }, crosses: false }
+        Site { doorbell: Doorbell::Now, port: Port { host: CLIENT, port: 0 }, crosses: false }
     }
 
     /// Returns the site with access to the peer's memory.
@@ -77,7 +77,7 @@ impl Site {
     }
 
     fn on_port(self, port: usize) -> Site {
-        Site { at: Port { port, ..self.at }, ..self }
+        Site { port: Port { port, ..self.port }, ..self }
     }
 }
 
@@ -151,7 +151,7 @@ fn placed(machine: &Machine, sites: &[Site]) -> Vec<timeline::Queue> {
         fetching: queue.fetching,
         enabled: queue.enabled,
         doorbell: site.doorbell,
-        at: site.at,
+        at: site.port,
         crosses: site.crosses,
     })
     .collect()

@@ -87,7 +87,7 @@ pub fn play(
         let place = player.lines[queue].next();
         times[place] = player.execute(queue, &executed[place], starts);
     }
-    assert!(player.lines.iter().all(|line| line.todo.len() == line.at), "something waits for ever");
+    assert!(player.lines.iter().all(|line| line.todo.len() == line.position), "something waits for ever");
     times
 }
 
@@ -96,7 +96,7 @@ pub fn play(
 struct Line {
     /// Positions of its work requests among all that were executed.
     todo: Vec<usize>,
-    at: usize,
+    position: usize,
     /// Processing unit on its port.
     unit: usize,
     /// The last one has been issued.
@@ -111,7 +111,7 @@ struct Line {
 
 impl Line {
     fn next(&self) -> usize {
-        self.todo[self.at]
+        self.todo[self.position]
     }
 }
 
@@ -164,7 +164,7 @@ impl<'m> Player<'m> {
     /// Returns the time at which the next work request of a queue can begin; for a WAIT, the time of its end.
     fn starts(&self, queue: usize) -> Option<u64> {
         let line = &self.lines[queue];
-        let work = &self.executed[*line.todo.get(line.at)?];
+        let work = &self.executed[*line.todo.get(line.position)?];
         let unit = self.units.get(&(self.queues[queue].at, line.unit)).copied().unwrap_or(0);
         let starts = line.free.max(self.arrives(queue, work)?).max(unit);
         match work.wqe.opcode() {
@@ -203,7 +203,7 @@ impl<'m> Player<'m> {
         } else {
             enabled + self.model.fetch.ns
         };
-        Some(since.max(if line.at == 0 { 0 } else { line.free + self.model.fetch.ns }))
+        Some(since.max(if line.position == 0 { 0 } else { line.free + self.model.fetch.ns }))
     }
 
     /// Returns the time at which the NIC sees a doorbell.
@@ -238,7 +238,7 @@ impl<'m> Player<'m> {
         if work.index >= line.fetched.0 {
             line.fetched = (work.fetched, arrived);
         }
-        (line.at, line.free, line.done) = (line.at + 1, issued, line.done.max(done));
+        (line.position, line.free, line.done) = (line.position + 1, issued, line.done.max(done));
         let done = line.done;
         if work.wqe.flags() & flag::SIGNALED != 0 {
             self.completions.entry(facts.send_cq).or_default().push(done);

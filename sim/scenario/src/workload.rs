@@ -160,8 +160,8 @@ impl Workload {
             Traffic::Poisson { sizes, load, duration } => {
                 poisson::flows(topology, hosts, seed, sizes, *load, duration.0)?
             }
-            Traffic::Incast { senders, size, to, repeat } => {
-                let incast = pattern::Incast { senders: *senders, size: size.0, to: *to };
+            Traffic::Incast { senders, size, to: destination, repeat } => {
+                let incast = pattern::Incast { senders: *senders, size: size.0, to: *destination };
                 match repeat {
                     None => incast.once(hosts, seed)?,
                     Some(repeat) => incast.repeated(topology, hosts, seed, *repeat)?,

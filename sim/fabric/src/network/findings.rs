@@ -151,29 +151,29 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let us = |time: &Picos| time.0 as f64 / Picos::MICROSECOND as f64;
         match self {
-            Finding::LosslessDrop { at, switch, port, class } => write!(
+            Finding::LosslessDrop { at: time, switch, port, class } => write!(
                 f,
                 "{:.3} us: switch {switch} lost a packet of lossless class {class} that came by port {port}",
-                us(at)
+                us(time)
             ),
-            Finding::Deadlock { at, cycle } => {
-                write!(f, "{:.3} us: a deadlock of paused ports:", us(at))?;
+            Finding::Deadlock { at: time, cycle } => {
+                write!(f, "{:.3} us: a deadlock of paused ports:", us(time))?;
                 for (node, port) in cycle {
                     write!(f, " {node}:{port} ->")?;
                 }
                 cycle.first().map_or(Ok(()), |(node, port)| write!(f, " {node}:{port}"))
             }
-            Finding::PauseStorm { at, node, port, paused, period } => write!(
+            Finding::PauseStorm { at: time, node, port, paused, period } => write!(
                 f,
                 "{:.3} us: a pause storm: port {port} of node {node} was paused {} % of {:.0} us",
-                us(at),
+                us(time),
                 paused * 100 / (*period).max(1),
                 us(&Picos(*period))
             ),
-            Finding::NotConserved { at, expected, found } => write!(
+            Finding::NotConserved { at: time, expected, found: actual } => write!(
                 f,
-                "{:.3} us: {expected} packets should be under way, and {found} are: a fault of the simulator",
-                us(at)
+                "{:.3} us: {expected} packets should be under way, and {actual} are: a fault of the simulator",
+                us(time)
             ),
             Finding::NotEmpty { switch, bytes } => {
                 write!(

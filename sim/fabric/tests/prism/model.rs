@@ -95,19 +95,23 @@ impl Model {
                 self.place(target, len).copy_from_slice(&bytes);
                 done(Some(([len as u64, 0, 0, 0], 8)), Vec::new())
             }
-            Operation::Write { to, data } => {
+            Operation::Write { to: target, data } => {
                 let bytes = self.data(data, local);
-                let (va, len) = self.target(to, bytes.len());
+                let (va, len) = self.target(target, bytes.len());
                 self.place(va, len).copy_from_slice(&bytes[..len]);
-                let plain = !to.indirect && !request.conditional && matches!(data, Data::Local(_));
+                let plain = !target.indirect && !request.conditional && matches!(data, Data::Local(_));
                 done((!plain).then_some(([len as u64, 0, 0, 0], 8)), Vec::new())
             }
             Operation::Allocate { data, .. } => {
                 let bytes = self.data(data, local);
                 self.allocate(&bytes, request.redirect)
             }
-            Operation::CompareSwap { at, operands } => self.atomic(at, operands, true, request.redirect),
-            Operation::FetchAdd { at, operands } => self.atomic(at, operands, false, request.redirect),
+            Operation::CompareSwap { at: target, operands } => {
+                self.atomic(target, operands, true, request.redirect)
+            }
+            Operation::FetchAdd { at: target, operands } => {
+                self.atomic(target, operands, false, request.redirect)
+            }
         }
     }
 

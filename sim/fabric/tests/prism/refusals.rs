@@ -124,13 +124,13 @@ fn unaligned_pointers_and_targets_and_what_is_too_long_at_once_are_invalid_reque
             bench.ask(0, Operation::CompareSwap { at: Address::direct(bench.at(16)), operands })
         }),
         ("operand", |bench| {
-            let Operation::CompareSwap { at, mut operands } =
+            let Operation::CompareSwap { at: target, mut operands } =
                 swap(Mode::Equal, Address::direct(bench.at(0)), 0, 1)
             else {
                 unreachable!("that is what it makes")
             };
             operands.swap_add = Operand::At(bench.at(12).addr);
-            bench.ask(0, Operation::CompareSwap { at, operands })
+            bench.ask(0, Operation::CompareSwap { at: target, operands })
         }),
         ("redirected READ", |bench| {
             bench.ask(0, read(Address::direct(bench.at(8192)), COPY_MAX + 1, &[])).redirected(bench)

@@ -108,12 +108,12 @@ fn a_datagram_goes_to_whom_it_names_behind_forty_bytes() {
 #[test]
 fn only_the_right_key_opens_and_a_controlled_one_stands_for_the_senders_own() {
     let mut bench = bench();
-    let Target::Datagram { handle, to } = bench.target(1) else { panic!("a datagram's") };
+    let Target::Datagram { handle, to: destination } = bench.target(1) else { panic!("a datagram's") };
     (0..2).for_each(|id| bench.receive(1, id, 4096));
     for (qkey, opens) in
         [(QKEY + 1, false), (0, false), (QKEY, true), (0x8000_0000, true), (0x8000_0001, true)]
     {
-        let target = Target::Datagram { handle, to: Destination { qkey, ..to } };
+        let target = Target::Datagram { handle, to: Destination { qkey, ..destination } };
         let before = bench.world.counters(1).qkey_viol_cntr;
         bench.receive(1, 7, 4096);
         bench.send(1, 8, &target);
@@ -277,8 +277,8 @@ fn a_shared_receive_queue_serves_datagrams_too() {
     for (id, qp) in [(0, two[1]), (1, two[0]), (2, two[1])] {
         let list = [bench.memory[1].sge(id * 4096, GRH), bench.memory[1].sge(id * 4096 + 100, 64)];
         bench.world.post_shared(srq, &remora_nic::ReceiveRequest { id: id as u64, sges: &list }).unwrap();
-        let Target::Datagram { handle, to } = bench.target(1) else { panic!("a datagram's") };
-        bench.send(9, 64, &Target::Datagram { handle, to: Destination { qp: qp.number, ..to } });
+        let Target::Datagram { handle, to: destination } = bench.target(1) else { panic!("a datagram's") };
+        bench.send(9, 64, &Target::Datagram { handle, to: Destination { qp: qp.number, ..destination } });
         assert_eq!(bench.settle(0), [(9, GOOD)]);
         let done = bench.world.drain(cq);
         assert_eq!((done[0].id, done[0].qp_num, done.len()), (id as u64, qp.number.get(), 1));

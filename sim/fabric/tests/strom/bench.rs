@@ -202,20 +202,20 @@ pub fn every_seed<const N: usize, K: Kernel + Default + 'static>(
 /// position.
 #[derive(Default)]
 pub struct Journal {
-    pub at: u64,
+    pub position: u64,
 }
 
 impl Kernel for Journal {
     fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
         let Some(input) = streams.input() else { return Progress::Rests };
         streams.take();
-        streams.write(self.at, input.bytes);
-        self.at += input.bytes.len() as u64;
+        streams.write(self.position, input.bytes);
+        self.position += input.bytes.len() as u64;
         if input.last {
             let len = if streams.answer_capacity() > 0 && input.what == What::Data { 8 } else { 0 };
             streams.answer(Status::DONE, len);
             if len > 0 {
-                streams.put(&self.at.to_le_bytes());
+                streams.put(&self.position.to_le_bytes());
             }
         }
         Progress::Waits

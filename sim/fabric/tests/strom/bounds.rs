@@ -381,7 +381,7 @@ fn streams_used_as_they_must_not_be_end_the_request_and_nothing_else() {
 /// Reads without end. Records the number of reads, and the steps in which it saw new input.
 #[derive(Clone, Default)]
 struct Reads {
-    at: u64,
+    address: u64,
     seen: Arc<Mutex<Vec<bool>>>,
 }
 
@@ -392,7 +392,7 @@ impl Kernel for Reads {
         if came.is_some_and(|input| input.first) {
             streams.take();
         }
-        streams.read(self.at, 8);
+        streams.read(self.address, 8);
         Progress::Waits
     }
 
@@ -433,7 +433,7 @@ fn a_packet_gives_its_lane_so_many_steps_and_no_more() {
             let mut bench = Bench::new(1, &settings);
             let address = bench.there.remote(0).addr;
             bench.deploy(vec![if reads {
-                Box::new(Reads { at: address, ..Reads::default() })
+                Box::new(Reads { address, ..Reads::default() })
             } else {
                 Box::new(Endless)
             }]);
@@ -447,7 +447,7 @@ fn a_packet_gives_its_lane_so_many_steps_and_no_more() {
 #[test]
 fn what_waits_is_seen_in_each_step() {
     for mut bench in Bench::arms() {
-        let kernel = Reads { at: bench.there.remote(0).addr, ..Reads::default() };
+        let kernel = Reads { address: bench.there.remote(0).addr, ..Reads::default() };
         let seen = Arc::clone(&kernel.seen);
         bench.deploy(vec![Box::new(kernel)]);
         let steps = steps_of_packets(&mut bench, |bench| bench.rpc_write(OPCODE, 1, &[1; 3 * 256]));

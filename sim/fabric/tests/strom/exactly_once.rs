@@ -10,7 +10,7 @@ use crate::seeds;
 fn seed(seed: u64, settings: &Settings) -> [u64; 2] {
     let mut bench = Bench::new(seed, settings);
     let start = bench.there.remote(0).addr;
-    bench.deploy(vec![Box::new(Journal { at: start }) as Box<dyn Kernel>]);
+    bench.deploy(vec![Box::new(Journal { position: start }) as Box<dyn Kernel>]);
     bench.world.set_rules(&bad_links(seed), seed);
     let mut random = Random::new(seed);
     let mut journal = Vec::new();

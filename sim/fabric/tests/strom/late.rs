@@ -20,7 +20,7 @@ fn with_timeout(timeout: u8) -> Bench {
 }
 
 fn deploy(bench: &mut Bench) {
-    let kernel = Journal { at: bench.there.remote(0).addr };
+    let kernel = Journal { position: bench.there.remote(0).addr };
     bench.deploy(vec![Box::new(kernel) as Box<dyn Kernel>]);
 }
 
@@ -135,7 +135,7 @@ fn where_few_messages_or_answers_have_room_acknowledgements_are_asked_for_sooner
     assert!((1..=16).contains(&asked), "{asked}");
 
     let mut bench = Bench::new(1, &Settings { timeout: 14, ..arms()[0] });
-    let kernel = Journal { at: bench.there.remote(0).addr };
+    let kernel = Journal { position: bench.there.remote(0).addr };
     let init = bench.init(Some(OPCODE), vec![Box::new(kernel)]);
     bench.try_deploy(remora_nic::kernel::KernelInit { answers: 4, ..init }).unwrap();
     bench.rpc(OPCODE, 0, b"");

@@ -12,22 +12,22 @@ type Step = fn(&mut Streams<'_, '_>, u64) -> Progress;
 struct Scripted {
     steps: &'static [Step],
     memory: u64,
-    at: usize,
+    index: usize,
 }
 
 impl Kernel for Scripted {
     fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
-        if self.at == 0 && streams.input().is_none() {
+        if self.index == 0 && streams.input().is_none() {
             return Progress::Rests;
         }
         streams.take();
-        let step = self.steps[self.at];
-        self.at = (self.at + 1) % self.steps.len();
+        let step = self.steps[self.index];
+        self.index = (self.index + 1) % self.steps.len();
         step(streams, self.memory)
     }
 
     fn reset(&mut self) {
-        self.at = 0;
+        self.index = 0;
     }
 }
 
@@ -41,7 +41,7 @@ fn answered(steps: &'static [Step]) -> (Status, Vec<u8>) {
     let mut answers = Vec::new();
     for mut bench in Bench::arms() {
         bench.there.store(0, &memory());
-        let kernel = Scripted { steps, memory: bench.there.remote(0).addr, at: 0 };
+        let kernel = Scripted { steps, memory: bench.there.remote(0).addr, index: 0 };
         bench.deploy(vec![Box::new(kernel)]);
         for tag in 0..2 {
             bench.rpc(OPCODE, tag, b"");

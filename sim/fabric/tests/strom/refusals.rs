@@ -32,7 +32,7 @@ fn a_fallback_takes_what_no_kernel_does() {
     for mut bench in Bench::arms() {
         bench.deploy(get());
         let start = bench.there.remote(0).addr;
-        let init = bench.init(None, vec![Box::new(Journal { at: start })]);
+        let init = bench.init(None, vec![Box::new(Journal { position: start })]);
         bench.try_deploy(init).unwrap();
         bench.rpc(OPCODE + 1, 1, b"anything");
         assert_eq!(bench.run(), [(1, alone(Status::DONE))].into());
@@ -59,7 +59,7 @@ fn a_kernel_reaches_nothing_that_was_not_granted() {
         assert_eq!(bench.facts()[0].failures, 5);
 
         let secret = bench.guarded.remote(0).addr;
-        let init = bench.init(Some(OPCODE + 1), vec![Box::new(Journal { at: secret })]);
+        let init = bench.init(Some(OPCODE + 1), vec![Box::new(Journal { position: secret })]);
         bench.try_deploy(init).unwrap();
         let before = bench.guarded.load(0, 4096);
         bench.rpc(OPCODE + 1, 6, b"not yours");

@@ -14,8 +14,8 @@ pub struct Skewed {
     items: f64,
     exponent: f64,
     /// The integral at the two ends.
-    from: f64,
-    to: f64,
+    start: f64,
+    end: f64,
     /// A rank this close below the inverse is accepted without a further check.
     close: f64,
 }
@@ -27,9 +27,9 @@ impl Skewed {
     /// Returns the distribution over `items` ranks (at least one), for an exponent that is not negative.
     pub fn new(items: u64, exponent: f64) -> Skewed {
         let items = items.max(1) as f64;
-        let mut skewed = Skewed { items, exponent: exponent.max(0.0), from: 0.0, to: 0.0, close: 0.0 };
-        skewed.from = skewed.integral(1.5) - 1.0;
-        skewed.to = skewed.integral(items + 0.5);
+        let mut skewed = Skewed { items, exponent: exponent.max(0.0), start: 0.0, end: 0.0, close: 0.0 };
+        skewed.start = skewed.integral(1.5) - 1.0;
+        skewed.end = skewed.integral(items + 0.5);
         skewed.close = 2.0 - skewed.inverse(skewed.integral(2.5) - skewed.weight(2.0));
         skewed
     }
@@ -53,7 +53,7 @@ impl Skewed {
     /// Draws the next rank.
     pub fn next(&self, random: &mut Random) -> u64 {
         loop {
-            let drawn = self.to + random.unit() * (self.from - self.to);
+            let drawn = self.end + random.unit() * (self.start - self.end);
             let place = self.inverse(drawn);
             let nearest = place.round().clamp(1.0, self.items);
             if nearest - place <= self.close || drawn >= self.integral(nearest + 0.5) - self.weight(nearest) {

@@ -72,13 +72,13 @@ const FCT: &[Metric] = &[Metric::Fct];
 
 const fn row(
     figure: u32,
-    [who, to]: [Contender; 2],
+    [subject, reference]: [Contender; 2],
     controls: &'static [ControlName],
     metrics: &'static [Metric],
     paper: Option<Sign>,
     recalled: Option<(f64, f64)>,
 ) -> Comparison {
-    Comparison { figure, who: (who, None), to: (to, None), controls, metrics, paper, recalled }
+    Comparison { figure, who: (subject, None), to: (reference, None), controls, metrics, paper, recalled }
 }
 
 /// The comparisons of Figures 1 to 7, 10 and 12. The ratios are recalled from the paper, except for Figures 1

@@ -74,10 +74,16 @@ impl Signs {
 
     /// Returns the reason why this ratio is on the other side than the paper's, or `None` if it is not in the
     /// list.
-    pub fn reason(&self, figure: u32, [who, to]: [&str; 2], control: &str, metric: &str) -> Option<&str> {
+    pub fn reason(
+        &self,
+        figure: u32,
+        [subject, reference]: [&str; 2],
+        control: &str,
+        metric: &str,
+    ) -> Option<&str> {
         let known = self.0.iter().find(|known| {
             (known.figure, &*known.who, &*known.to, &*known.control, &*known.metric)
-                == (figure, who, to, control, metric)
+                == (figure, subject, reference, control, metric)
         });
         known.map(|known| &*known.reason)
     }

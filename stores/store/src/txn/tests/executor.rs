@@ -26,9 +26,9 @@ const BUFFER: u32 = 128;
 #[derive(Clone, Debug)]
 enum Op {
     Read { from: Address, len: u32, into: Sge },
-    Write { to: Address, data: Result<Vec<u8>, (u64, u32)> },
+    Write { target: Address, data: Result<Vec<u8>, (u64, u32)> },
     Allocate { data: Vec<u8> },
-    Swap { at: Address, operands: Operands },
+    Swap { target: Address, operands: Operands },
     Message(Vec<u8>),
 }
 
@@ -238,8 +238,8 @@ impl<S: Reachable> Net<S> {
                 }
                 (Verdict::Done, server.load(addr, len))
             }
-            Op::Write { to, data } => {
-                let (addr, _) = pointer(server, link, to);
+            Op::Write { target, data } => {
+                let (addr, _) = pointer(server, link, target);
                 let bytes = match data {
                     Ok(bytes) => bytes.clone(),
                     Err((from, len)) => link.scratch[(*from - SCRATCH) as usize..][..*len as usize].to_vec(),
@@ -257,7 +257,7 @@ impl<S: Reachable> Net<S> {
                 link.scratch[..8].copy_from_slice(&addr.to_le_bytes());
                 (Verdict::Done, addr.to_le_bytes().to_vec())
             }
-            Op::Swap { at, operands } => swap(server, link, at, operands),
+            Op::Swap { target, operands } => swap(server, link, target, operands),
             Op::Message(bytes) => {
                 let live = server.live();
                 for addr in bytes[16..].chunks_exact(8) {
@@ -313,7 +313,7 @@ impl Posted {
             Op::Read { from, .. } => from.remote.addr < SCRATCH,
             // No other client knows this buffer yet.
             Op::Write { .. } | Op::Allocate { .. } | Op::Message(_) => false,
-            Op::Swap { at, .. } => at.remote.addr < SCRATCH,
+            Op::Swap { target, .. } => target.remote.addr < SCRATCH,
         }
     }
 }
@@ -368,7 +368,7 @@ impl<S: Reachable> Post for Endpoint<'_, S> {
         let bytes = self.gather(request.payload);
         let op = match request.operation {
             remora_nic::Operation::Write(destination) => {
-                Op::Write { to: Address::direct(destination), data: Ok(bytes) }
+                Op::Write { target: Address::direct(destination), data: Ok(bytes) }
             }
             _ => Op::Message(bytes),
         };
@@ -391,9 +391,13 @@ impl<S: Reachable> PostPrism for Endpoint<'_, S> {
         };
         let op = match &request.operation {
             Operation::Read { from, len, into } => Op::Read { from: *from, len: *len, into: into[0] },
-            Operation::Write { to, data: payload } => Op::Write { to: *to, data: data(payload) },
+            Operation::Write { to: target, data: payload } => {
+                Op::Write { target: *target, data: data(payload) }
+            }
             Operation::Allocate { data: payload, .. } => Op::Allocate { data: data(payload).unwrap() },
-            Operation::CompareSwap { at, operands } => Op::Swap { at: *at, operands: *operands },
+            Operation::CompareSwap { at: target, operands } => {
+                Op::Swap { target: *target, operands: *operands }
+            }
             Operation::FetchAdd { .. } => return Err(PostError::BadPayload),
         };
         self.post(Posted {
