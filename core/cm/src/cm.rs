@@ -37,7 +37,7 @@ struct Outgoing {
 /// The deadline of an id, as a key of the timer index.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
-    at: Instant,
+    deadline: Instant,
     slot: u32,
 }
 
@@ -192,16 +192,16 @@ impl Cm {
     /// Moves an id to its next state; the table of transitions must have one. Stops the id's timer. In IDLE
     /// the id and its handle are released.
     fn enter(&mut self, slot: u32, on: On) {
-        let from = self.ids.get(slot).state;
-        let Some(to) = from.after(on) else {
-            debug_assert!(false, "{from} has no row for \"{on}\"");
+        let state = self.ids.get(slot).state;
+        let Some(next) = state.after(on) else {
+            debug_assert!(false, "{state} has no row for \"{on}\"");
             return;
         };
         self.set_deadline(slot, Instant::NEVER);
         let id = self.ids.get_mut(slot);
-        id.state = to;
-        let listener = if to.is_pending() { None } else { id.listener.take() };
-        let leaves_qp = id.has_remote_qp && !to.holds_remote_qpn();
+        id.state = next;
+        let listener = if next.is_pending() { None } else { id.listener.take() };
+        let leaves_qp = id.has_remote_qp && !next.holds_remote_qpn();
         if leaves_qp {
             id.has_remote_qp = false;
             self.by_remote_qp.remove(&id.remote_qp());
@@ -209,7 +209,7 @@ impl Cm {
         if let Some(listener) = listener {
             self.listeners.remove_pending(listener);
         }
-        if to == CmState::Idle {
+        if next == CmState::Idle {
             self.release(slot);
         }
         self.checked(slot);

@@ -18,14 +18,14 @@ impl<K: Ord + Copy> Index<K> {
 
     /// Returns the slot of a key.
     pub fn get(&self, key: &K) -> Option<u32> {
-        self.position(key).ok().map(|at| self.entries[at].1)
+        self.position(key).ok().map(|index| self.entries[index].1)
     }
 
     /// Adds a key. Returns false, and changes nothing, if the key is present or the index is full.
     pub fn insert(&mut self, key: K, slot: u32) -> bool {
         match self.position(&key) {
-            Err(at) if self.entries.len() < self.max => {
-                self.entries.insert(at, (key, slot));
+            Err(index) if self.entries.len() < self.max => {
+                self.entries.insert(index, (key, slot));
                 true
             }
             _ => false,
@@ -34,8 +34,8 @@ impl<K: Ord + Copy> Index<K> {
 
     /// Removes a key if it is present.
     pub fn remove(&mut self, key: &K) {
-        if let Ok(at) = self.position(key) {
-            self.entries.remove(at);
+        if let Ok(index) = self.position(key) {
+            self.entries.remove(index);
         }
     }
 

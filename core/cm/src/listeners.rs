@@ -75,8 +75,8 @@ impl Listeners {
     /// Finds the listener for a service at the local address of `gids`. A listener of that address takes
     /// precedence over one of all addresses.
     pub fn find(&self, service_id: ServiceId, gids: GidPair) -> Option<u32> {
-        let at = |address, zone| self.by_place.get(&ServiceAddress { service_id, address, zone });
-        at(gids.local, gids.zone).or_else(|| at(ANY, 0))
+        let lookup = |address, zone| self.by_place.get(&ServiceAddress { service_id, address, zone });
+        lookup(gids.local, gids.zone).or_else(|| lookup(ANY, 0))
     }
 
     /// Returns the handle of a listener.
@@ -142,7 +142,7 @@ mod tests {
         listeners.insert(11, &listen(Some(one))).unwrap();
         let handle = |listeners: &Listeners, address| {
             let gids = GidPair::new(address, address);
-            listeners.find(SERVICE, gids).map(|at| listeners.handle(at))
+            listeners.find(SERVICE, gids).map(|slot| listeners.handle(slot))
         };
         assert_eq!((handle(&listeners, one), handle(&listeners, two)), (Some(11), Some(10)));
         assert_eq!(listeners.find(ServiceId(8), GidPair::new(one, one)), None);
@@ -158,9 +158,9 @@ mod tests {
         for zone in [3, 4] {
             listeners.insert(zone.into(), &Listen { zone, ..listen(Some(address)) }).unwrap();
         }
-        let found = |zone| listeners.find(SERVICE, GidPair { zone, ..GidPair::new(address, address) });
-        assert_eq!([3, 4].map(|zone| found(zone).map(|at| listeners.handle(at))), [Some(3), Some(4)]);
-        assert_eq!(found(5), None);
+        let lookup = |zone| listeners.find(SERVICE, GidPair { zone, ..GidPair::new(address, address) });
+        assert_eq!([3, 4].map(|zone| lookup(zone).map(|slot| listeners.handle(slot))), [Some(3), Some(4)]);
+        assert_eq!(lookup(5), None);
         let again = Listen { zone: 3, ..listen(Some(address)) };
         assert_eq!(listeners.insert(7, &again), Err(CmError::AddressInUse));
     }

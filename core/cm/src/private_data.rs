@@ -43,12 +43,12 @@ impl std::fmt::Debug for PrivateData {
 
 /// Builds the private data field of a message: the header of annex A11, if present, followed by the
 /// program's bytes. The caller has checked that both fit.
-pub(crate) fn field<const N: usize>(ip: Option<ip_cm::Repr>, said: &[u8]) -> [u8; N] {
+pub(crate) fn field<const N: usize>(ip: Option<ip_cm::Repr>, data: &[u8]) -> [u8; N] {
     let mut field = [0; N];
     let header = ip.map_or(0, |ip| {
         ip.emit(&mut field);
         ip_cm::LEN
     });
-    field[header..][..said.len()].copy_from_slice(said);
+    field[header..][..data.len()].copy_from_slice(data);
     field
 }

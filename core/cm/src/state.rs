@@ -69,7 +69,7 @@ impl CmState {
 
     /// Returns the state after `on`; `None` if the state has no transition for it.
     pub(crate) fn after(self, on: On) -> Option<CmState> {
-        TRANSITIONS.iter().find(|row| row.from == self && row.on == on).map(|row| row.to)
+        TRANSITIONS.iter().find(|row| row.source == self && row.on == on).map(|row| row.target)
     }
 
     /// Returns whether the last message waits for an answer and is repeated.
@@ -248,7 +248,7 @@ ESTABLISHED. From then on each message needs the ids of both sides. Ids are not 
     fn drawn() -> String {
         let mut drawn = format!("{TITLE}\n| from | on | to |\n|---|---|---|\n");
         for row in &TRANSITIONS {
-            writeln!(drawn, "| {} | {} | {} |", row.from, row.on, row.to).unwrap();
+            writeln!(drawn, "| {} | {} | {} |", row.source, row.on, row.target).unwrap();
         }
         drawn.push_str("\n| state | repeats its last message | ends by itself |\n|---|---|---|\n");
         let yes = |is: bool| if is { "yes" } else { "" };
@@ -273,22 +273,25 @@ ESTABLISHED. From then on each message needs the ids of both sides. Ids are not 
 
     #[test]
     fn each_row_of_the_table_stands_there_once() {
-        for (at, row) in TRANSITIONS.iter().enumerate() {
-            let again =
-                TRANSITIONS.iter().skip(at + 1).any(|other| other.from == row.from && other.on == row.on);
-            assert!(!again, "{} on {:?}", row.from, row.on);
+        for (index, row) in TRANSITIONS.iter().enumerate() {
+            let again = TRANSITIONS
+                .iter()
+                .skip(index + 1)
+                .any(|other| other.source == row.source && other.on == row.on);
+            assert!(!again, "{} on {:?}", row.source, row.on);
         }
     }
 
     /// Returns the states that can be reached from `start`.
     fn reached(start: CmState) -> Vec<CmState> {
         let mut reached = vec![start];
-        let mut at = 0;
-        while at < reached.len() {
-            let rows = TRANSITIONS.iter().filter(|row| row.from == reached[at]);
-            let new: Vec<CmState> = rows.map(|row| row.to).filter(|to| !reached.contains(to)).collect();
+        let mut index = 0;
+        while index < reached.len() {
+            let rows = TRANSITIONS.iter().filter(|row| row.source == reached[index]);
+            let new: Vec<CmState> =
+                rows.map(|row| row.target).filter(|state| !reached.contains(state)).collect();
             reached.extend(new);
-            at += 1;
+            index += 1;
             reached.dedup();
         }
         reached

@@ -48,23 +48,23 @@ impl Managers {
         let mut quiet = 0;
         while quiet < 2 {
             quiet += 1;
-            for from in 0..2 {
-                while self.cms[from].transmit(&mut mad).is_some() {
+            for sender in 0..2 {
+                while self.cms[sender].transmit(&mut mad).is_some() {
                     quiet = 0;
                     self.fresh +=
-                        u64::from(self.cms[1 - from].receive(self.now, gids(1 - from), &mad, self.fresh));
+                        u64::from(self.cms[1 - sender].receive(self.now, gids(1 - sender), &mad, self.fresh));
                 }
-                while let Some(event) = self.cms[from].next_event() {
+                while let Some(event) = self.cms[sender].next_event() {
                     quiet = 0;
-                    self.answer(from, event.handle, &event.kind);
+                    self.answer(sender, event.handle, &event.kind);
                 }
             }
         }
     }
 
-    fn answer(&mut self, at: usize, handle: u64, kind: &EventKind) {
+    fn answer(&mut self, side: usize, handle: u64, kind: &EventKind) {
         let now = self.now;
-        let cm = &mut self.cms[at];
+        let cm = &mut self.cms[side];
         let qpn = Qpn::new(handle as u32);
         match kind {
             EventKind::ConnectRequest(_) => {

@@ -194,13 +194,13 @@ impl Cm {
     pub(super) fn receive_mra(&mut self, arrival: &ReceivedMad, mra: &mra::Repr) {
         let local = mra.remote_comm_id;
         let remote = mra.local_comm_id;
-        let (found, on) = match mra.answered {
+        let (slot, on) = match mra.answered {
             Answered::Req => (self.find_local(arrival, local), On::RecvMraOfReq),
             Answered::Rep => (self.find(arrival, local, remote), On::RecvMraOfRep),
             // The MRA answers a LAP, which this side never sends.
             Answered::Other | Answered::Reserved => return self.counters.unsupported += 1,
         };
-        let Some(slot) = found else { return };
+        let Some(slot) = slot else { return };
         if !self.allows(slot, on) {
             // A second MRA without a repetition in between would make this side wait forever.
             self.counters.duplicates += 1;

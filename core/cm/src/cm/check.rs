@@ -36,15 +36,15 @@ impl Cm {
         for (slot, id) in self.ids.iter() {
             self.checked(slot);
             id.check();
-            let found = |present: bool, found: Option<u32>| present == (found == Some(slot));
-            let due = Due { at: id.deadline, slot };
+            let agrees = |present: bool, entry: Option<u32>| present == (entry == Some(slot));
+            let due = Due { deadline: id.deadline, slot };
             assert!(
-                found(id.deadline < Instant::NEVER, self.timers.get(&due)),
+                agrees(id.deadline < Instant::NEVER, self.timers.get(&due)),
                 "a deadline is in the timer index"
             );
-            assert!(found(id.state.lingers(), self.lingering.get(&due)), "a lingering id is in its index");
-            assert!(found(id.has_remote_id, self.by_remote_id.get(&id.remote_id())), "peers' ids");
-            assert!(found(id.has_remote_qp, self.by_remote_qp.get(&id.remote_qp())), "peers' queue pairs");
+            assert!(agrees(id.state.lingers(), self.lingering.get(&due)), "a lingering id is in its index");
+            assert!(agrees(id.has_remote_id, self.by_remote_id.get(&id.remote_id())), "peers' ids");
+            assert!(agrees(id.has_remote_qp, self.by_remote_qp.get(&id.remote_qp())), "peers' queue pairs");
             assert_eq!(self.ids.find(id.local_comm_id), Some(slot), "communication ids");
             if let Some(handle) = id.handle {
                 assert!(self.by_handle.get(&handle) == Some(slot) && !self.listeners.has(handle), "handles");

@@ -32,7 +32,7 @@ impl Cm {
     /// Returns the time of the earliest timer, when [`Cm::expire`] must be called; [`Instant::NEVER`] if no
     /// timer runs.
     pub fn next_deadline(&self) -> Instant {
-        self.timers.first().map_or(Instant::NEVER, |due| due.at)
+        self.timers.first().map_or(Instant::NEVER, |due| due.deadline)
     }
 
     /// Processes all timers that are due at `now`: repeats messages, gives up, or ends ids. Stops early if
@@ -40,7 +40,7 @@ impl Cm {
     pub fn expire(&mut self, now: Instant) {
         while self.has_space()
             && let Some(due) = self.timers.first().copied()
-            && due.at <= now
+            && due.deadline <= now
         {
             self.expire_one(now, due.slot);
         }
@@ -110,17 +110,17 @@ impl Cm {
     }
 
     /// Replaces the deadline of an id.
-    pub(super) fn set_deadline(&mut self, slot: u32, at: Instant) {
+    pub(super) fn set_deadline(&mut self, slot: u32, deadline: Instant) {
         let id = self.ids.get_mut(slot);
-        let old = Due { at: id.deadline, slot };
+        let old = Due { deadline: id.deadline, slot };
         let lingers = id.state.lingers();
-        id.deadline = at;
+        id.deadline = deadline;
         self.timers.remove(&old);
         self.lingering.remove(&old);
-        if at < Instant::NEVER {
-            self.timers.insert(Due { at, slot }, slot);
+        if deadline < Instant::NEVER {
+            self.timers.insert(Due { deadline, slot }, slot);
             if lingers {
-                self.lingering.insert(Due { at, slot }, slot);
+                self.lingering.insert(Due { deadline, slot }, slot);
             }
         }
     }

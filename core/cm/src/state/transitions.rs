@@ -4,13 +4,13 @@ use super::{CmState, On};
 
 /// A row of the table.
 pub(super) struct Transition {
-    pub(super) from: CmState,
+    pub(super) source: CmState,
     pub(super) on: On,
-    pub(super) to: CmState,
+    pub(super) target: CmState,
 }
 
-const fn row(from: CmState, on: On, to: CmState) -> Transition {
-    Transition { from, on, to }
+const fn row(source: CmState, on: On, target: CmState) -> Transition {
+    Transition { source, on, target }
 }
 
 /// The transitions of both sides of a connection.

@@ -18,8 +18,8 @@ use crate::node::{Mad, message, name};
 
 /// A MAD of the capture, with its addresses.
 struct Recorded {
-    from: Address,
-    to: Address,
+    source: Address,
+    destination: Address,
     mad: Mad,
 }
 
@@ -34,8 +34,8 @@ fn recorded() -> Vec<Recorded> {
             continue;
         }
         let (network, _) = frame.network.expect("an IP packet");
-        let (from, to) = network.addresses();
-        mads.push(Recorded { from, to, mad: frame.packet.payload.try_into().expect("256 bytes") });
+        let (source, destination) = network.addresses();
+        mads.push(Recorded { source, destination, mad: frame.packet.payload.try_into().expect("256 bytes") });
     }
     mads
 }
@@ -86,16 +86,16 @@ impl Replay {
         let transaction = u64::from_be_bytes(mad[8..16].try_into().unwrap());
         let ours = self.transactions.get(&transaction).unwrap_or(&transaction);
         mad[8..16].copy_from_slice(&ours.to_be_bytes());
-        for at in [24, 28] {
-            let id = u32::from_be_bytes(mad[at..at + 4].try_into().unwrap());
-            mad[at..at + 4].copy_from_slice(&self.ids.get(&id).unwrap_or(&id).to_be_bytes());
+        for offset in [24, 28] {
+            let id = u32::from_be_bytes(mad[offset..offset + 4].try_into().unwrap());
+            mad[offset..offset + 4].copy_from_slice(&self.ids.get(&id).unwrap_or(&id).to_be_bytes());
         }
         mad
     }
 
     /// Passes to our manager a MAD that the guest received.
     fn hear(&mut self, recorded: &Recorded) {
-        let gids = GidPair::new(recorded.to, recorded.from);
+        let gids = GidPair::new(recorded.destination, recorded.source);
         let mad = self.with_our_ids(&recorded.mad);
         if self.cm.receive(self.now, gids, &mad, self.fresh) {
             self.requests.push_back(self.fresh);
@@ -106,7 +106,7 @@ impl Replay {
 
     /// Makes our manager send what the guest sent, and compares the bytes.
     fn say(&mut self, recorded: &Recorded) {
-        let gids = GidPair::new(recorded.from, recorded.to);
+        let gids = GidPair::new(recorded.source, recorded.destination);
         let local = u32::from_be_bytes(recorded.mad[24..28].try_into().unwrap());
         if let CmMessage::Rep(_) = message(&recorded.mad) {
             let handle = self.requests.pop_front().expect("a request");
@@ -210,7 +210,7 @@ fn our_passive_side_says_what_that_of_linux_said() {
             replay.cm.listen(2, &listen(remora_wire::mad::ServiceId(0x0106_4853))).unwrap();
             listened = true;
         }
-        if one.from == replay.side { replay.say(one) } else { replay.hear(one) }
+        if one.source == replay.side { replay.say(one) } else { replay.hear(one) }
     }
     let events = replay.events();
     let count = |is: fn(&EventKind) -> bool| events.iter().filter(|kind| is(kind)).count();
@@ -228,14 +228,14 @@ fn our_active_side_says_what_that_of_linux_said() {
     // Both sides ended the third connection at once: the active guest had not received the DREQ yet that
     // the capture shows first.
     recorded.swap(11, 12);
-    for (at, one) in recorded.iter().enumerate() {
+    for (index, one) in recorded.iter().enumerate() {
         replay.now = replay.now.after(10_000_000);
-        if one.from == replay.side {
+        if one.source == replay.side {
             replay.say(one)
         } else {
             replay.hear(one)
         }
-        if at == 12 {
+        if index == 12 {
             // Linux lets its program answer a DREQ that crossed its own; ours answers at once.
             let mut mad = [0; LEN];
             replay.cm.transmit(&mut mad).expect("an answer");

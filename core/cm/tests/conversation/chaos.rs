@@ -11,19 +11,19 @@ use crate::node::{Node, SECOND, acceptance, address, config, param};
 const DATAGRAMS: ServiceId = ServiceId::rdma_ip(PortSpace::Udp, 7174);
 
 /// Makes one call of a program at a node, with a handle that may be any id's.
-fn call(world: &mut World, at: usize) {
+fn call(world: &mut World, index: usize) {
     let random = &mut world.random;
     let now = world.now;
-    let node = &mut world.nodes[at];
+    let node = &mut world.nodes[index];
     let handle = if random.chance(0.6) { 1_000 + random.below(8) } else { random.below(8) };
-    let from = node.n;
-    let to = if random.chance(0.9) { 3 - node.n } else { node.n };
+    let source = node.n;
+    let destination = if random.chance(0.9) { 3 - node.n } else { node.n };
     let cm = &mut node.cm;
     let _ = match random.below(12) {
         0..=2 => {
             let qpn = Qpn::new(random.below(6) as u32);
             let max_cm_retries = random.below(4) as u8;
-            cm.connect(now, handle, &ConnectParam { qpn, max_cm_retries, ..param(from, to) })
+            cm.connect(now, handle, &ConnectParam { qpn, max_cm_retries, ..param(source, destination) })
         }
         3 => {
             let service_id = if random.chance(0.7) { crate::node::SERVICE } else { DATAGRAMS };
@@ -41,7 +41,7 @@ fn call(world: &mut World, at: usize) {
         8 => cm.disconnect(now, handle, &[]),
         9 => cm.establish(handle),
         10 => {
-            let gids = GidPair::new(address(from), address(to));
+            let gids = GidPair::new(address(source), address(destination));
             let ip = Some(ip_cm::Repr { port: 1, addresses: ip_cm::Addresses::of(gids.local, gids.remote) });
             let question =
                 SidrRequestParam { ip, max_cm_retries: 2, ..SidrRequestParam::new(gids, DATAGRAMS) };
@@ -66,24 +66,24 @@ fn call(world: &mut World, at: usize) {
 fn happen(world: &mut World, seed: u64) {
     match world.random.below(20) {
         0..=9 => {
-            let at = world.random.below(2) as usize;
-            call(world, at);
+            let index = world.random.below(2) as usize;
+            call(world, index);
         }
         // A host restarts.
         10 if world.random.chance(0.1) => {
-            let at = world.random.below(2) as usize;
-            let n = world.nodes[at].n;
+            let index = world.random.below(2) as usize;
+            let n = world.nodes[index].n;
             let small = CmConfig { max_ids: 6, max_outgoing: 6, max_events: 6, ..config(n) };
-            world.nodes[at] = Node::new(n, CmConfig { seed, ..small });
+            world.nodes[index] = Node::new(n, CmConfig { seed, ..small });
         }
         _ => {
             let until = world.now.after(world.random.below(10 * SECOND));
             world.step(until);
         }
     }
-    let at = world.random.below(2) as usize;
+    let index = world.random.below(2) as usize;
     if world.random.chance(0.5) {
-        world.events(at);
+        world.events(index);
     }
 }
 
@@ -97,13 +97,13 @@ fn whatever_programs_call_all_invariants_hold_and_nothing_is_left() {
             happen(&mut world, seed);
         }
         // All programs end.
-        for at in 0..2 {
+        for index in 0..2 {
             for handle in (0..8).chain(1_000..1_010) {
-                world.events(at);
+                world.events(index);
                 world.pump();
                 let now = world.now;
-                let _ = world.nodes[at].cm.destroy(now, handle);
-                assert_eq!(world.nodes[at].cm.state(handle), None, "{handle}");
+                let _ = world.nodes[index].cm.destroy(now, handle);
+                assert_eq!(world.nodes[index].cm.state(handle), None, "{handle}");
             }
         }
         for _ in 0..10_000 {

@@ -29,8 +29,8 @@ fn a_timeout_that_knows_the_peers_id_alone_ends_no_established_connection() {
     let (mut pair, handle) = Pair::established();
     let active = pair.active.cm.local_comm_id(ACTIVE).unwrap();
     let passive = pair.passive.cm.local_comm_id(handle).unwrap();
-    let timeout = |from: u8, local, remote, answered| {
-        let guid = config(from).ca_guid.to_be_bytes();
+    let timeout = |sender: u8, local, remote, answered| {
+        let guid = config(sender).ca_guid.to_be_bytes();
         mad(&CmMessage::Rej(rej::Repr::new(local, remote, answered, RejectReason::TIMEOUT, &guid, &[])))
     };
     for answered in [Answered::Req, Answered::Rep, Answered::Other] {

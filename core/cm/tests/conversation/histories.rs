@@ -77,20 +77,20 @@ impl History {
     /// Schedules a program's call after a random delay.
     fn later(&mut self, node: usize, handle: u64, call: Call) {
         let ns = if self.world.random.chance(0.8) { SECOND / 10 } else { 40 * SECOND };
-        let at = self.world.now.after(1 + self.world.random.below(ns));
-        self.calls.push((at, node, handle, call));
+        let time = self.world.now.after(1 + self.world.random.below(ns));
+        self.calls.push((time, node, handle, call));
     }
 
     /// Runs until nothing is left to happen.
     fn run(&mut self) {
         for _ in 0..10_000 {
-            let due = self.calls.iter().map(|(at, ..)| *at).min().unwrap_or(Instant::NEVER);
+            let due = self.calls.iter().map(|(time, ..)| *time).min().unwrap_or(Instant::NEVER);
             if !self.world.step(due) {
                 if due == Instant::NEVER {
                     return;
                 }
-                let at = self.calls.iter().position(|(at, ..)| *at <= due).unwrap();
-                let (_, node, handle, call) = self.calls.remove(at);
+                let index = self.calls.iter().position(|(time, ..)| *time <= due).unwrap();
+                let (_, node, handle, call) = self.calls.remove(index);
                 self.call(node, handle, call);
             }
             for node in 0..2 {
@@ -107,21 +107,21 @@ impl History {
         let now = self.world.now;
         let attempt = self.attempt(node, handle);
         let cm = &mut self.world.nodes[node].cm;
-        let said = |n, len: usize| words(attempt, n)[..len].to_vec();
+        let data = |n, len: usize| words(attempt, n)[..len].to_vec();
         let _ = match call {
             Call::Accept => {
                 let (qpn, starting_psn) =
                     (Qpn::new(0x200 + attempt as u32), Psn::new(0x2000 + attempt as u32));
-                let said = said(1, 196);
+                let data = data(1, 196);
                 cm.accept(
                     now,
                     handle,
-                    &AcceptParam { qpn, starting_psn, private_data: &said, ..AcceptParam::default() },
+                    &AcceptParam { qpn, starting_psn, private_data: &data, ..AcceptParam::default() },
                 )
             }
             Call::Reject => {
-                let said = said(4, 148);
-                let param = RejectParam { reason: RejectReason::CONSUMER, info: &[], private_data: &said };
+                let data = data(4, 148);
+                let param = RejectParam { reason: RejectReason::CONSUMER, info: &[], private_data: &data };
                 let refused = cm.reject(now, handle, &param);
                 if refused.is_ok() {
                     self.set_fate(1, handle, Fate::Failed);
@@ -129,13 +129,13 @@ impl History {
                 refused
             }
             Call::Ready => {
-                let ready = cm.ready_to_use(handle, &said(2, 224));
+                let ready = cm.ready_to_use(handle, &data(2, 224));
                 if ready.is_ok() {
                     self.attempts[attempt] = Fate::Established;
                 }
                 ready
             }
-            Call::Disconnect => cm.disconnect(now, handle, &said(3, 220)),
+            Call::Disconnect => cm.disconnect(now, handle, &data(3, 220)),
         };
         self.world.nodes[node].cm.check();
     }

@@ -41,8 +41,8 @@ impl World {
 
     /// Puts the MADs that the managers send on the link, or loses them.
     pub fn pump(&mut self) {
-        for from in 0..2 {
-            for mad in self.nodes[from].sent() {
+        for sender in 0..2 {
+            for mad in self.nodes[sender].sent() {
                 let copies = if self.random.chance(self.loss as f64 / 100.0) {
                     0
                 } else {
@@ -51,9 +51,9 @@ impl World {
                 for _ in 0..copies {
                     // Most MADs are quick; some are overtaken by their own repetition.
                     let ns = if self.random.chance(0.9) { SECOND / 100 } else { 20 * SECOND };
-                    let at = self.now.after(1 + self.random.below(ns));
+                    let time = self.now.after(1 + self.random.below(ns));
                     self.sent += 1;
-                    self.flights.insert((at, self.sent), (1 - from, mad));
+                    self.flights.insert((time, self.sent), (1 - sender, mad));
                 }
             }
         }
@@ -61,25 +61,25 @@ impl World {
 
     /// Returns the time of the next thing that happens.
     pub fn next(&self) -> Instant {
-        let arrival = self.flights.keys().next().map_or(Instant::NEVER, |(at, _)| *at);
-        self.nodes.iter().fold(arrival, |at, node| at.min(node.cm.next_deadline()))
+        let arrival = self.flights.keys().next().map_or(Instant::NEVER, |(time, _)| *time);
+        self.nodes.iter().fold(arrival, |time, node| time.min(node.cm.next_deadline()))
     }
 
     /// Lets the next thing happen, if it happens until `until`. Returns false if nothing is left to happen.
     pub fn step(&mut self, until: Instant) -> bool {
         self.pump();
-        let at = self.next();
-        if at > until || at == Instant::NEVER {
+        let time = self.next();
+        if time > until || time == Instant::NEVER {
             self.now = if until < Instant::NEVER { until } else { self.now };
             return false;
         }
-        self.now = at.max(self.now);
+        self.now = time.max(self.now);
         while let Some(entry) = self.flights.first_entry()
             && entry.key().0 <= self.now
         {
-            let (to, mad) = entry.remove();
-            let from = self.nodes[1 - to].n;
-            self.nodes[to].receive(self.now, from, &mad);
+            let (receiver, mad) = entry.remove();
+            let sender = self.nodes[1 - receiver].n;
+            self.nodes[receiver].receive(self.now, sender, &mad);
         }
         for node in &mut self.nodes {
             node.cm.expire(self.now);

@@ -76,11 +76,11 @@ impl Life {
     /// Delivers what the nodes send, unless it is lost. Returns false if nothing was sent.
     fn deliver(&mut self) -> bool {
         let mut any = false;
-        for from in 0..2 {
-            for mad in self.nodes[from].sent() {
+        for sender in 0..2 {
+            for mad in self.nodes[sender].sent() {
                 any = true;
                 for _ in 0..self.link.copies_of(&mad) {
-                    self.nodes[1 - from].receive(self.now, from as u8 + 1, &mad);
+                    self.nodes[1 - sender].receive(self.now, sender as u8 + 1, &mad);
                 }
             }
         }
@@ -89,29 +89,29 @@ impl Life {
 
     /// Lets programs react to their events.
     fn react(&mut self) {
-        for at in 0..2 {
-            while let Some(event) = self.nodes[at].cm.next_event() {
-                let cm = &mut self.nodes[at].cm;
+        for side in 0..2 {
+            while let Some(event) = self.nodes[side].cm.next_event() {
+                let cm = &mut self.nodes[side].cm;
                 match event.kind {
                     EventKind::ConnectRequest(_) => {
-                        self.handles[at] = Some(event.handle);
+                        self.handles[side] = Some(event.handle);
                         cm.accept(self.now, event.handle, &acceptance()).unwrap();
                     }
                     EventKind::ConnectResponse(_) => {
                         cm.ready_to_use(event.handle, &[]).unwrap();
-                        self.heard.established[at] = true;
+                        self.heard.established[side] = true;
                         if self.end == End::AtOnce {
                             self.begin_end(0);
                         }
                     }
-                    EventKind::Established => self.heard.established[at] = true,
+                    EventKind::Established => self.heard.established[side] = true,
                     EventKind::Disconnected(cause) => {
-                        self.heard.ended[at] += 1;
+                        self.heard.ended[side] += 1;
                         if cause == Cause::Requested {
                             cm.disconnect(self.now, event.handle, &[]).unwrap();
                         }
                     }
-                    EventKind::Rejected(_) | EventKind::Unreachable => self.heard.failed[at] = true,
+                    EventKind::Rejected(_) | EventKind::Unreachable => self.heard.failed[side] = true,
                     EventKind::TimewaitExit => {}
                     other => panic!("{other:?}"),
                 }
@@ -119,12 +119,12 @@ impl Life {
         }
     }
 
-    fn begin_end(&mut self, at: usize) {
+    fn begin_end(&mut self, side: usize) {
         self.ends = true;
-        let handle = self.handles[at].unwrap();
-        self.nodes[at].cm.disconnect(self.now, handle, &[]).unwrap();
-        if self.end == End::Death(at) {
-            self.nodes[at].cm.destroy(self.now, handle).unwrap();
+        let handle = self.handles[side].unwrap();
+        self.nodes[side].cm.disconnect(self.now, handle, &[]).unwrap();
+        if self.end == End::Death(side) {
+            self.nodes[side].cm.destroy(self.now, handle).unwrap();
         }
     }
 
@@ -137,8 +137,8 @@ impl Life {
                 continue;
             }
             if self.heard.established == [true; 2] && !self.ends {
-                let (End::By(at) | End::Death(at)) = self.end else { unreachable!() };
-                self.begin_end(at);
+                let (End::By(side) | End::Death(side)) = self.end else { unreachable!() };
+                self.begin_end(side);
                 continue;
             }
             let next = self.nodes.iter().map(|node| node.cm.next_deadline()).min().unwrap();
@@ -164,8 +164,8 @@ const ENDS: [End; 5] = [End::By(0), End::By(1), End::AtOnce, End::Death(0), End:
 fn expect_a_whole_life(message: &'static str, lost: u32, copies: usize) {
     for end in ENDS {
         let heard = Life::new(message, lost, copies, end).run();
-        let told = |at| u32::from(end != End::Death(at));
-        assert_eq!(heard.ended, [told(0), told(1)], "{message} {lost} {copies} {end:?}");
+        let expected = |side| u32::from(end != End::Death(side));
+        assert_eq!(heard.ended, [expected(0), expected(1)], "{message} {lost} {copies} {end:?}");
         assert_eq!(heard.failed, [false; 2], "{message} {lost} {copies} {end:?}");
         // A DREQ may arrive before the passive side has been informed of the establishment.
         assert!(heard.established[0] && (heard.established[1] || end == End::AtOnce), "{message} {end:?}");
@@ -200,7 +200,7 @@ fn without_a_req_or_rep_or_rtu_the_connection_fails_on_both_sides_that_know_of_i
 
 #[test]
 fn without_a_drep_the_side_that_asks_gives_up_and_the_other_one_was_told() {
-    for at in [0, 1] {
-        assert_eq!(Life::new("DREP", u32::MAX, 1, End::By(at)).run().ended, [1, 1]);
+    for side in [0, 1] {
+        assert_eq!(Life::new("DREP", u32::MAX, 1, End::By(side)).run().ended, [1, 1]);
     }
 }

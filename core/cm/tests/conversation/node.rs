@@ -41,11 +41,11 @@ pub fn name(mad: &Mad) -> &'static str {
     header::View::new(mad).unwrap().attribute().name().unwrap()
 }
 
-/// Returns the parameters of a request of node `from` to node `to`, with distinct values.
-pub fn param(from: u8, to: u8) -> ConnectParam<'static> {
-    let gids = GidPair::new(address(from), address(to));
+/// Returns the parameters of a request of node `source` to node `destination`, with distinct values.
+pub fn param(source: u8, destination: u8) -> ConnectParam<'static> {
+    let gids = GidPair::new(address(source), address(destination));
     let ip = ip_cm::Repr { port: 40_000, addresses: ip_cm::Addresses::of(gids.local, gids.remote) };
-    let new = ConnectParam::new(gids, SERVICE, Qpn::new(0x10_0000 | u32::from(from)));
+    let new = ConnectParam::new(gids, SERVICE, Qpn::new(0x10_0000 | u32::from(source)));
     ConnectParam {
         ip: Some(ip),
         starting_psn: Psn::new(0x11_1111),
@@ -89,14 +89,14 @@ impl Node {
         self.cm.listen(1, &Listen { service_id: SERVICE, address: None, backlog, zone: 0 }).unwrap();
     }
 
-    /// Processes a MAD from node `from`.
-    pub fn receive(&mut self, now: Instant, from: u8, mad: &[u8]) {
-        self.receive_classed(now, from, 0, mad);
+    /// Processes a MAD from node `sender`.
+    pub fn receive(&mut self, now: Instant, sender: u8, mad: &[u8]) {
+        self.receive_classed(now, sender, 0, mad);
     }
 
-    /// Takes a MAD that arrives from node `from` with this traffic class.
-    pub fn receive_classed(&mut self, now: Instant, from: u8, traffic_class: u8, mad: &[u8]) {
-        let gids = GidPair::new(address(self.n), address(from));
+    /// Takes a MAD that arrives from node `sender` with this traffic class.
+    pub fn receive_classed(&mut self, now: Instant, sender: u8, traffic_class: u8, mad: &[u8]) {
+        let gids = GidPair::new(address(self.n), address(sender));
         if self.cm.receive(now, MadPath { gids, traffic_class }, mad, self.fresh) {
             self.fresh += 1;
         }

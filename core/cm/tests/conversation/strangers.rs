@@ -24,10 +24,10 @@ fn a_mad_that_is_cut_is_counted_at_each_length() {
 #[test]
 fn other_classes_methods_and_attributes_are_counted() {
     let mut pair = Pair::new();
-    let change = |at: usize, value: u8| {
+    let change = |offset: usize, value: u8| {
         let mut mad = [0; LEN];
         header::Repr::cm(Method::SEND, 1, Attribute::LAP).emit(&mut mad);
-        mad[at] = value;
+        mad[offset] = value;
         mad
     };
     let mads = [change(0, 1), change(0, 2), change(1, 3), change(2, 1), change(3, 1), change(17, 0x1a)];
@@ -94,8 +94,8 @@ fn messages_of_a_connection_from_another_address_change_nothing() {
         }
         mads.push((1, mad));
     }
-    for (from, mad) in mads.iter().filter(|(from, mad)| *from == 1 && name(mad) != "REQ") {
-        pair.passive.receive(pair.now, from + 8, mad);
+    for (sender, mad) in mads.iter().filter(|(sender, mad)| *sender == 1 && name(mad) != "REQ") {
+        pair.passive.receive(pair.now, sender + 8, mad);
         pair.passive.expect_silence();
         assert_eq!(pair.passive.cm.state(handle), Some(CmState::Established));
     }
@@ -110,10 +110,10 @@ fn messages_of_a_connection_from_another_address_change_nothing() {
 fn all_messages_come_again_once_established_and_nothing_changes() {
     let (mut pair, handle, mads) = conversation();
     for _ in 0..3 {
-        for (from, mad) in &mads {
-            let to = if *from == 1 { &mut pair.passive } else { &mut pair.active };
-            to.receive(pair.now, *from, mad);
-            assert_eq!(to.cm.next_event(), None, "{}", name(mad));
+        for (sender, mad) in &mads {
+            let receiver = if *sender == 1 { &mut pair.passive } else { &mut pair.active };
+            receiver.receive(pair.now, *sender, mad);
+            assert_eq!(receiver.cm.next_event(), None, "{}", name(mad));
         }
     }
     assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::Established));
@@ -126,13 +126,13 @@ fn all_messages_come_again_once_established_and_nothing_changes() {
 fn messages_with_wrong_ids_find_nobody() {
     let (mut pair, handle, mads) = conversation();
     // A REQ with another id is another request, so it is left out.
-    for (from, mad) in mads.iter().filter(|(_, mad)| name(mad) != "REQ") {
-        for at in [24, 28] {
+    for (sender, mad) in mads.iter().filter(|(_, mad)| name(mad) != "REQ") {
+        for offset in [24, 28] {
             let mut wrong = *mad;
-            wrong[at] ^= 0x40;
-            let to = if *from == 1 { &mut pair.passive } else { &mut pair.active };
-            to.receive(pair.now, *from, &wrong);
-            assert_eq!(to.cm.next_event(), None, "{} at {at}", name(mad));
+            wrong[offset] ^= 0x40;
+            let receiver = if *sender == 1 { &mut pair.passive } else { &mut pair.active };
+            receiver.receive(pair.now, *sender, &wrong);
+            assert_eq!(receiver.cm.next_event(), None, "{} at {offset}", name(mad));
         }
     }
     assert_eq!(pair.active.cm.state(ACTIVE), Some(CmState::Established));
