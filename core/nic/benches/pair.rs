@@ -51,12 +51,12 @@ impl Egress for Pipe {
     }
     #[inline(always)]
     fn lend(&mut self, _: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
-        let at = self.lens.len() * self.slot;
+        let start = self.lens.len() * self.slot;
         if self.lens.len() == SLOTS {
             return None;
         }
         self.lens.push(len);
-        Some(Lease { bytes: &mut self.bytes[at..at + len], ip_id: 0 })
+        Some(Lease { bytes: &mut self.bytes[start..start + len], ip_id: 0 })
     }
     fn commit(&mut self) {}
     fn flush(&mut self) {}
@@ -187,7 +187,8 @@ impl Side {
             let head = self.head;
             let send = &self.send;
             let slots =
-                wqe::write(&request, &bounds, 256, |at, slot| send.store(head + at as u64, slot)).unwrap();
+                wqe::write(&request, &bounds, 256, |index, slot| send.store(head + index as u64, slot))
+                    .unwrap();
             self.head += slots as u64;
         }
         self.send.set_word(Word::Produced, self.head);
@@ -197,7 +198,7 @@ impl Side {
     fn post_receive(&mut self) {
         let receives = &self.receives;
         let received = self.received;
-        remora_nic::write_receive(0, &[], |at, slot| receives.store(received + at as u64, slot));
+        remora_nic::write_receive(0, &[], |index, slot| receives.store(received + index as u64, slot));
         self.received += remora_nic::stride(1);
         receives.set_word(Word::Produced, self.received);
     }
@@ -211,7 +212,7 @@ impl Side {
             WorkRequest { id: 0, operation, payload: Payload::Inline(params), flags: Flags::default() };
         let send = &self.send;
         let head = self.head;
-        let slots = wqe::write(&request, &bounds, 256, |at, slot| send.store(head + at as u64, slot));
+        let slots = wqe::write(&request, &bounds, 256, |index, slot| send.store(head + index as u64, slot));
         self.head += slots.unwrap() as u64;
         self.send.set_word(Word::Produced, self.head);
     }
@@ -222,7 +223,7 @@ impl Side {
         for request in operations {
             let send = &self.send;
             let head = self.head;
-            let store = |at: usize, slot: &[u8; 64]| send.store(head + at as u64, slot);
+            let store = |index: usize, slot: &[u8; 64]| send.store(head + index as u64, slot);
             self.head += prism::write(request, &bounds, 256, store).unwrap() as u64;
         }
         self.send.set_word(Word::Produced, self.head);
@@ -233,7 +234,7 @@ impl Side {
         let sge = Sge { addr, len: 0, lkey: remora_memory::Key::new(0) };
         let posts = &self.posts;
         let posted = self.posted;
-        remora_nic::write_receive(0, &[sge], |at, slot| posts.store(posted + at as u64, slot));
+        remora_nic::write_receive(0, &[sge], |index, slot| posts.store(posted + index as u64, slot));
         self.posted += remora_nic::stride(1);
         self.posts.set_word(Word::Produced, self.posted);
     }
@@ -247,8 +248,8 @@ impl Side {
         let mut guard = self.engine.enter();
         let (nic, mem) = guard.parts();
         let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
-        for (at, len) in arriving.lens.iter().enumerate() {
-            let bytes = &arriving.bytes[at * arriving.slot..at * arriving.slot + len];
+        for (index, len) in arriving.lens.iter().enumerate() {
+            let bytes = &arriving.bytes[index * arriving.slot..index * arriving.slot + len];
             nic.receive(
                 Instant(1),
                 mem,
@@ -342,15 +343,15 @@ fn run_prism(name: &str, operation: impl for<'s> Fn(&Side, &'s [Sge]) -> prism::
     });
 }
 
-fn prism_read(from: prism::Address, into: &[Sge]) -> prism::Operation<'_> {
-    prism::Operation::Read { from, len: 64, into }
+fn prism_read(from: prism::Address, buffers: &[Sge]) -> prism::Operation<'_> {
+    prism::Operation::Read { from, len: 64, into: buffers }
 }
 
 fn scratch(side: &Side) -> prism::Address {
     prism::Address::direct(Remote { addr: prism::SCRATCH, ..side.remote })
 }
 
-fn swap(at: Remote, new: prism::Operand) -> prism::Operation<'static> {
+fn swap(target: Remote, new: prism::Operand) -> prism::Operation<'static> {
     let operands = prism::Operands {
         mode: prism::Mode::Equal,
         size: 16,
@@ -359,7 +360,7 @@ fn swap(at: Remote, new: prism::Operand) -> prism::Operation<'static> {
         compare: prism::Operand::Immediate([1, 0, 0, 0]),
         swap_add: new,
     };
-    prism::Operation::CompareSwap { at: prism::Address::direct(at), operands }
+    prism::Operation::CompareSwap { at: prism::Address::direct(target), operands }
 }
 
 /// PUTs together: as many operations as may be unanswered.
@@ -370,26 +371,27 @@ fn run_put(name: &str, count: usize) {
     let (mut a, mut b) = prism_sides();
     let first = b.memory.address() + 32768;
     let value = [Sge { len: 64, ..a.sge }];
-    (0..32).for_each(|at| b.post_buffer(first + at * BUFFER as u64));
-    let told = |a: &Side, at: usize| Sge { addr: a.sge.addr + 1024 + 8 * at as u64, len: 8, ..a.sge };
+    (0..32).for_each(|index| b.post_buffer(first + index * BUFFER as u64));
+    let result_buffer =
+        |a: &Side, index: usize| Sge { addr: a.sge.addr + 1024 + 8 * index as u64, len: 8, ..a.sge };
     let mut lost = false;
     measure(name, count, &mut a, &mut b, |a, b| {
-        for at in 0..count {
+        for index in 0..count {
             if lost {
                 b.post_buffer(
-                    a.memory.word(1024 + 8 * at).unwrap().load(std::sync::atomic::Ordering::Relaxed),
+                    a.memory.word(1024 + 8 * index).unwrap().load(std::sync::atomic::Ordering::Relaxed),
                 );
             }
             let list = b.list;
             let rkey = b.remote.rkey;
-            let result = Some(told(a, at));
+            let result = Some(result_buffer(a, index));
             let bound = prism::Data::Local(Payload::Inline(&[64, 0, 0, 0, 0, 0, 0, 0]));
             let mut at_bound = scratch(b);
             at_bound.remote.addr += 8;
             let data = prism::Data::Local(Payload::Sges(&value));
             let allocate = request(prism::Operation::Allocate { list, rkey, data }, false);
             let lose = swap(b.remote, prism::Operand::At(prism::SCRATCH));
-            let lose = request(lose, at == count - 1);
+            let lose = request(lose, index == count - 1);
             a.post_prism(&[
                 request(prism::Operation::Write { to: at_bound, data: bound }, false),
                 prism::WorkRequest { conditional: true, redirect: Some(prism::SCRATCH), result, ..allocate },
@@ -477,7 +479,7 @@ struct Stream {
     a: Side,
     b: Side,
     _source: Bytes,
-    from: Sge,
+    payload: Sge,
     /// Offset of the parameters.
     params: Sge,
     target: Bytes,
@@ -505,9 +507,9 @@ impl Stream {
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let lkey = a.table.register(a.pd, &[Range::whole(&source)], rights).unwrap();
         let rkey = b.table.register(b.pd, &[Range::whole(&target)], rights).unwrap();
-        let from = Sge { addr: source.address(), len: MESSAGE as u32, lkey };
+        let payload = Sge { addr: source.address(), len: MESSAGE as u32, lkey };
         let params = a.sge;
-        Stream { a, b, _source: source, from, params, target, rkey, fate, sent: 0 }
+        Stream { a, b, _source: source, payload, params, target, rkey, fate, sent: 0 }
     }
 
     /// A message, and all that comes of it.
@@ -518,10 +520,10 @@ impl Stream {
             if number == 0 {
                 self.partition();
             }
-            return self.run(Operation::RpcWrite { opcode: 1, tag: 0 }, self.from);
+            return self.run(Operation::RpcWrite { opcode: 1, tag: 0 }, self.payload);
         }
         let addr = self.target.address() + number * MESSAGE as u64;
-        self.run(Operation::Write(Remote { addr, rkey: self.rkey }), self.from);
+        self.run(Operation::Write(Remote { addr, rkey: self.rkey }), self.payload);
     }
 
     /// Sets all partitions anew.
@@ -536,19 +538,19 @@ impl Stream {
             let params = kernel::histogram(PARTITIONS.ilog2(), first as u32, &some);
             let params = [&place.emit()[..], &params].concat();
             self.a.memory.write(0, &params).unwrap();
-            let from = Sge { len: params.len() as u32, ..self.params };
-            self.run(Operation::Rpc { opcode: 1, tag: 0 }, from);
+            let payload = Sge { len: params.len() as u32, ..self.params };
+            self.run(Operation::Rpc { opcode: 1, tag: 0 }, payload);
         }
     }
 
     /// Posts a work request and runs both sides until it is answered, or completed for a WRITE.
-    fn run(&mut self, operation: Operation, from: Sge) {
+    fn run(&mut self, operation: Operation, payload: Sge) {
         let Stream { a, b, .. } = self;
         let asks = !matches!(operation, Operation::Write(_));
         if asks {
             a.post_receive();
         }
-        a.sge = from;
+        a.sge = payload;
         a.post(operation, 1, if asks { 2 } else { 1 });
         a.transmit(true);
         loop {
@@ -690,8 +692,8 @@ fn account() {
     let alone = stages(1);
     let together = stages(16);
     println!("{:>8} {:>8}   ns of a 64 B READ: alone, one of 16", "1", "16");
-    for (at, name) in STAGES.iter().enumerate() {
-        println!("{:8.1} {:8.1}   {name}", alone[at], together[at]);
+    for (index, name) in STAGES.iter().enumerate() {
+        println!("{:8.1} {:8.1}   {name}", alone[index], together[index]);
     }
     println!("{:8.1} {:8.1}   in all", alone.iter().sum::<f64>(), together.iter().sum::<f64>());
 }
@@ -717,10 +719,12 @@ fn main() {
     }
 
     if wanted("indirect") {
-        run_prism("indirect READ, 64 B", |b, into| prism_read(prism::Address::indirect(b.remote), into));
+        run_prism("indirect READ, 64 B", |b, buffers| {
+            prism_read(prism::Address::indirect(b.remote), buffers)
+        });
     }
     if wanted("bounded") {
-        run_prism("bounded READ, 64 B", |b, into| prism_read(prism::Address::bounded(b.remote), into));
+        run_prism("bounded READ, 64 B", |b, buffers| prism_read(prism::Address::bounded(b.remote), buffers));
     }
     if wanted("swap") {
         run_prism("CAS, 16 B", |b, _| swap(b.remote, prism::Operand::Immediate([1, 2, 0, 0])));

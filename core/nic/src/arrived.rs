@@ -60,7 +60,7 @@ impl<'a> Arrived<'a> {
     /// Returns the destination address, if the port provides it or if it is not the port's own address.
     pub fn destination(&self) -> Option<Address> {
         let Some(from_ip) = Arrived::from_ip(self.frame) else {
-            return self.frame.destination.map(|to| to.address);
+            return self.frame.destination.map(|destination| destination.address);
         };
         Network::parse(from_ip).ok().map(|(network, _)| network.addresses().1)
     }
@@ -73,7 +73,7 @@ pub(crate) fn strip<'a>(frame: &'a Ingress<'a>) -> Result<Arrived<'a>, WireError
         Start::Bth => {
             let source = frame.source;
             let ip_id = None;
-            let destination_port = frame.destination.map(|to| to.udp_port);
+            let destination_port = frame.destination.map(|endpoint| endpoint.udp_port);
             let ecn = if let Some(Origin::Ip(fields)) = frame.origin { fields.traffic_class & 3 } else { 0 };
             return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id, ecn, frame });
         }

@@ -68,11 +68,11 @@ impl Calculation {
     pub(crate) fn apply(self, word: &Span<'_>, operand: u64) -> Result<u64, AccessError> {
         let mut was = word.load64()?;
         loop {
-            let found = word.compare_swap64(was, self.result(was, operand))?;
-            if found == was {
+            let current = word.compare_swap64(was, self.result(was, operand))?;
+            if current == was {
                 return Ok(was);
             }
-            was = found;
+            was = current;
         }
     }
 }
@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn results_are_unsigned() {
-        let of = |calculation: Calculation| calculation.result(6, u64::MAX);
-        let all = Calculation::ALL.map(of);
+        let result = |calculation: Calculation| calculation.result(6, u64::MAX);
+        let all = Calculation::ALL.map(result);
         assert_eq!(all, [u64::MAX, 6, 6, u64::MAX, u64::MAX - 6, 1, 1, 0]);
     }
 }

@@ -306,21 +306,21 @@ impl Poller {
         while end - self.next < self.ring.slots() && self.ring.published(end) == end + 1 {
             end += 1;
         }
-        let mut to = end;
-        for from in (self.next..end).rev() {
+        let mut target = end;
+        for source in (self.next..end).rev() {
             let mut slot = [0; SLOT];
-            self.ring.load(from, &mut slot);
+            self.ring.load(source, &mut slot);
             if slot[0] == cqe::REMOVED {
                 continue;
             }
-            to -= 1;
-            if to != from {
-                self.ring.store(to, &slot);
-                self.ring.publish(to, to + 1);
+            target -= 1;
+            if target != source {
+                self.ring.store(target, &slot);
+                self.ring.publish(target, target + 1);
             }
         }
-        if to > self.next {
-            self.next = to;
+        if target > self.next {
+            self.next = target;
             self.free();
         }
     }

@@ -79,13 +79,13 @@ impl Congestion {
 
     /// Records a response of the peer, and measures the round trip.
     pub fn answered(&mut self, now: Instant, progress: Progress) {
-        let Some((end, at)) = self.probe else { return };
+        let Some((end, start)) = self.probe else { return };
         if !progress.clean {
             // After a retransmission, the response may belong to either copy, so nothing is measured.
             self.probe = None;
         } else if progress.acknowledged >= end {
             self.probe = None;
-            self.control.round_trip(now.since(at));
+            self.control.round_trip(now.since(start));
             self.obey();
         }
     }

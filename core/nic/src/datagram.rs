@@ -97,9 +97,9 @@ impl Datagrams {
         let handle = shared.handles.get_mut(wqe.handle()).filter(|handle| handle.pd == pd);
         handle.ok_or(Status::LocalQpOperation)?;
         self.handle = wqe.handle();
-        let to = wqe.destination();
+        let destination = wqe.destination();
         let Message { len, solicited, context, .. } = *message;
-        self.sender.submit(ud::Datagram { to, imm, len, solicited, context });
+        self.sender.submit(ud::Datagram { to: destination, imm, len, solicited, context });
         Ok(())
     }
 
@@ -163,15 +163,15 @@ impl Datagrams {
 pub(crate) fn grh(arrived: &Arrived<'_>, own: Endpoint) -> [u8; GRH] {
     let mut grh = [0; GRH];
     if let Some(header) = arrived.header() {
-        let at = GRH.saturating_sub(header.len());
-        grh[at..].copy_from_slice(&header[..GRH - at]);
+        let start = GRH.saturating_sub(header.len());
+        grh[start..].copy_from_slice(&header[..GRH - start]);
         return grh;
     }
     let here = Endpoint { address: arrived.destination().unwrap_or(own.address), ..own };
     let IpFields { traffic_class, hop_limit } = arrived.ip_fields().unwrap_or_default();
     let route = Route { traffic_class, hop_limit, ..Route::new(arrived.source, here) };
     let (_, network, _) = route.headers(0, arrived.transport.len() as u16);
-    let at = if matches!(network, Network::V4(_)) { GRH - remora_wire::ipv4::LEN } else { 0 };
-    network.emit(&mut grh[at..]);
+    let start = if matches!(network, Network::V4(_)) { GRH - remora_wire::ipv4::LEN } else { 0 };
+    network.emit(&mut grh[start..]);
     grh
 }

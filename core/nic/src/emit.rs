@@ -78,8 +78,8 @@ impl Fill for Gathered<'_> {
         let Some(bytes) = self.answer else {
             return gather::gather(self.mem, self.pd, self.ring, self.context, self.offset, payload);
         };
-        let from = self.offset as usize;
-        let part = bytes.get(from..from + payload.len());
+        let start = self.offset as usize;
+        let part = bytes.get(start..start + payload.len());
         part.map(|part| payload.copy_from_slice(part)).is_some()
     }
 }

@@ -62,9 +62,9 @@ pub(crate) struct FairScheduler {
 impl FairScheduler {
     /// Creates a scheduler without tenants, for at most `places` queue pairs.
     pub fn new(places: usize) -> FairScheduler {
-        let of = |places| Tenant { line: VecDeque::with_capacity(places), ..Tenant::default() };
+        let tenant = |places| Tenant { line: VecDeque::with_capacity(places), ..Tenant::default() };
         FairScheduler {
-            tenants: vec![of(places), of(1)],
+            tenants: vec![tenant(places), tenant(1)],
             members: 0,
             round: VecDeque::with_capacity(2),
             out: VecDeque::with_capacity(2),
@@ -118,15 +118,16 @@ impl FairScheduler {
     }
 
     /// Returns the queue pair whose turn it is. The queue pairs in `line`, which were added since the last
-    /// call, are first moved to their tenants' queues. `who` returns the tenant and the peer of a queue pair.
+    /// call, are first moved to their tenants' queues. `tenant_and_peer` returns the tenant and the peer of
+    /// a queue pair.
     #[cold]
     pub fn next(
         &mut self,
         line: &mut VecDeque<u32>,
-        who: impl Fn(u32) -> Option<(u32, Peer)>,
+        tenant_and_peer: impl Fn(u32) -> Option<(u32, Peer)>,
     ) -> Option<u32> {
         for index in line.drain(..) {
-            self.enter(index, who(index).map_or(0, |(tenant, _)| tenant));
+            self.enter(index, tenant_and_peer(index).map_or(0, |(tenant, _)| tenant));
         }
         loop {
             let number = *self.round.front()?;
@@ -143,7 +144,9 @@ impl FairScheduler {
                 self.round.pop_front();
                 continue;
             };
-            if self.full.is_empty() || who(index).is_none_or(|(_, peer)| !self.full.contains(&peer)) {
+            if self.full.is_empty()
+                || tenant_and_peer(index).is_none_or(|(_, peer)| !self.full.contains(&peer))
+            {
                 return Some(index);
             }
             self.pass_over(index, number);
@@ -265,8 +268,8 @@ impl FairScheduler {
         if self.members > 0 || !self.full.is_empty() {
             return;
         }
-        let from = &mut self.tenants[0].line;
-        while let Some(index) = from.pop_back() {
+        let source = &mut self.tenants[0].line;
+        while let Some(index) = source.pop_back() {
             line.push_front(index);
         }
         self.tenants[RMA_TENANT as usize].line.clear();
@@ -287,20 +290,21 @@ mod tests {
     struct Model {
         scheduler: FairScheduler,
         line: VecDeque<u32>,
-        who: Vec<(u32, Peer)>,
+        queue_pairs: Vec<(u32, Peer)>,
         /// Number of bytes that each queue pair has sent.
         sent: Vec<usize>,
         calls: usize,
     }
 
     impl Model {
-        fn new(who: &[(u32, u32)]) -> Model {
-            let who: Vec<(u32, Peer)> = who.iter().map(|(tenant, peer)| (*tenant, Peer(*peer))).collect();
-            let mut scheduler = FairScheduler::new(who.len());
-            who.iter().for_each(|(tenant, _)| scheduler.join(*tenant));
-            let line = (0..who.len() as u32).collect();
-            let sent = vec![0; who.len()];
-            Model { scheduler, line, who, sent, calls: 0 }
+        fn new(queue_pairs: &[(u32, u32)]) -> Model {
+            let queue_pairs: Vec<(u32, Peer)> =
+                queue_pairs.iter().map(|(tenant, peer)| (*tenant, Peer(*peer))).collect();
+            let mut scheduler = FairScheduler::new(queue_pairs.len());
+            queue_pairs.iter().for_each(|(tenant, _)| scheduler.join(*tenant));
+            let line = (0..queue_pairs.len() as u32).collect();
+            let sent = vec![0; queue_pairs.len()];
+            Model { scheduler, line, queue_pairs, sent, calls: 0 }
         }
 
         /// Runs a call of `turns` turns. `turn` returns what a queue pair sends, and whether its peer is full
@@ -309,14 +313,14 @@ mod tests {
             self.calls += 1;
             self.scheduler.begin();
             for _ in 0..turns {
-                let who = |index: u32| self.who.get(index as usize).copied();
-                let Some(index) = self.scheduler.next(&mut self.line, who) else { break };
+                let tenant_and_peer = |index: u32| self.queue_pairs.get(index as usize).copied();
+                let Some(index) = self.scheduler.next(&mut self.line, tenant_and_peer) else { break };
                 let (used, full) = turn(index);
-                let who = self.who[index as usize];
+                let queue_pair = self.queue_pairs[index as usize];
                 self.sent[index as usize] += used.bytes;
                 if !full {
-                    self.scheduler.served(index, who.0, true, &used);
-                } else if !self.scheduler.blocked(&mut self.line, index, who.0, who.1, &used) {
+                    self.scheduler.served(index, queue_pair.0, true, &used);
+                } else if !self.scheduler.blocked(&mut self.line, index, queue_pair.0, queue_pair.1, &used) {
                     break;
                 }
             }
@@ -324,7 +328,12 @@ mod tests {
         }
 
         fn of_party(&self, tenant: u32) -> usize {
-            self.who.iter().zip(&self.sent).filter(|((of, _), _)| *of == tenant).map(|(_, sent)| sent).sum()
+            self.queue_pairs
+                .iter()
+                .zip(&self.sent)
+                .filter(|((owner, _), _)| *owner == tenant)
+                .map(|(_, sent)| sent)
+                .sum()
         }
     }
 
@@ -334,8 +343,8 @@ mod tests {
 
     #[test]
     fn many_queue_pairs_get_their_party_no_more_than_one_and_each_of_them_the_same() {
-        let who: Vec<(u32, u32)> = (0..64).map(|_| (1, 0)).chain([(2, 0), (3, 0)]).collect();
-        let mut model = Model::new(&who);
+        let queue_pairs: Vec<(u32, u32)> = (0..64).map(|_| (1, 0)).chain([(2, 0), (3, 0)]).collect();
+        let mut model = Model::new(&queue_pairs);
         // Long packets, short ones, and turns that go far beyond their bounds, as a chain's may.
         let turn = |index: u32| match index {
             0..64 => (used(4, 16 << 10), false),
@@ -356,8 +365,8 @@ mod tests {
 
     #[test]
     fn who_comes_waits_for_no_more_than_a_turn_of_each_other_party() {
-        let who: Vec<(u32, u32)> = (0..40).map(|index| (1 + index / 20, 0)).chain([(3, 0)]).collect();
-        let mut model = Model::new(&who);
+        let queue_pairs: Vec<(u32, u32)> = (0..40).map(|index| (1 + index / 20, 0)).chain([(3, 0)]).collect();
+        let mut model = Model::new(&queue_pairs);
         // The last one comes later.
         model.line.pop_back();
         for _ in 0..100 {
@@ -375,8 +384,8 @@ mod tests {
     #[test]
     fn a_peer_without_room_holds_up_nobody_who_sends_to_another() {
         // Tenant 0: a hundred queue pairs for a peer that stands still, and one for another.
-        let who: Vec<(u32, u32)> = (0..100).map(|_| (0, 7)).chain([(0, 8)]).collect();
-        let mut model = Model::new(&who);
+        let queue_pairs: Vec<(u32, u32)> = (0..100).map(|_| (0, 7)).chain([(0, 8)]).collect();
+        let mut model = Model::new(&queue_pairs);
         model.scheduler.is_on = true;
         for _ in 0..10 {
             model.call(64, |index| if index < 100 { (used(0, 0), true) } else { (used(16, 1024), false) });
@@ -392,8 +401,9 @@ mod tests {
     #[test]
     fn peers_without_room_beyond_those_that_are_told_apart_starve_neither_their_party_nor_another() {
         let stopped = 3 * FULL as u32;
-        let who: Vec<(u32, u32)> = (0..stopped).map(|peer| (1, peer)).chain([(1, 900), (2, 901)]).collect();
-        let mut model = Model::new(&who);
+        let queue_pairs: Vec<(u32, u32)> =
+            (0..stopped).map(|peer| (1, peer)).chain([(1, 900), (2, 901)]).collect();
+        let mut model = Model::new(&queue_pairs);
         for _ in 0..40 {
             model.call(64, |index| if index < stopped { (used(0, 0), true) } else { (used(1, 100), false) });
         }
@@ -424,14 +434,14 @@ mod tests {
     fn rma_has_the_turns_of_one_party_and_comes_back_when_parties_do() {
         let mut scheduler = FairScheduler::new(4);
         let mut line = VecDeque::from([0, 1]);
-        let who = |index: u32| [(2, Peer(0)), (3, Peer(0))].get(index as usize).copied();
+        let tenant_and_peer = |index: u32| [(2, Peer(0)), (3, Peer(0))].get(index as usize).copied();
         let calls = |scheduler: &mut FairScheduler, line: &mut VecDeque<u32>, bytes: usize| {
             let mut sent = [0; 3];
             for _ in 0..300 {
                 scheduler.begin();
                 scheduler.enter_rma();
                 scheduler.enter_rma();
-                let index = scheduler.next(line, who).unwrap();
+                let index = scheduler.next(line, tenant_and_peer).unwrap();
                 let (place, tenant) =
                     if index == RMA { (2, RMA_TENANT) } else { (index as usize, index + 2) };
                 let used = used(4, if index == RMA { bytes } else { 16 << 10 });
@@ -449,15 +459,15 @@ mod tests {
         // Its peers are full: in the next call its turn goes on, before those behind it.
         scheduler.begin();
         scheduler.enter_rma();
-        while scheduler.next(&mut line, who) != Some(RMA) {
+        while scheduler.next(&mut line, tenant_and_peer) != Some(RMA) {
             scheduler.round.rotate_left(1);
         }
         scheduler.rma_blocked(Peer(7), &TurnUsage::default());
-        assert!(scheduler.next(&mut line, who) != Some(RMA), "others have their turns meanwhile");
+        assert!(scheduler.next(&mut line, tenant_and_peer) != Some(RMA), "others have their turns meanwhile");
         scheduler.end(&mut line);
         scheduler.begin();
         scheduler.enter_rma();
-        assert_eq!(scheduler.next(&mut line, who), Some(RMA));
+        assert_eq!(scheduler.next(&mut line, tenant_and_peer), Some(RMA));
         scheduler.interrupted(RMA, RMA_TENANT, &TurnUsage::default());
         // It stands in line when the last party goes.
         scheduler.leave(2, 0);

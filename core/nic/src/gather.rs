@@ -77,11 +77,11 @@ pub(crate) fn gather(
         // The StRoM kernel holds the data.
         List::Answer => false,
         List::Inline => {
-            let from = u64::from(offset);
-            for (at, byte_range) in slots_of(from, out.len()) {
+            let start = u64::from(offset);
+            for (position, byte_range) in slots_of(start, out.len()) {
                 let mut slot = [0; SLOT];
-                ring.load(context.index + 1 + at / SLOT as u64, &mut slot);
-                let within = at as usize % SLOT;
+                ring.load(context.index + 1 + position / SLOT as u64, &mut slot);
+                let within = position as usize % SLOT;
                 let piece = &mut out[byte_range];
                 piece.copy_from_slice(&slot[within..within + piece.len()]);
             }
@@ -205,16 +205,16 @@ fn walk(
     left == 0
 }
 
-/// Splits `from..from + len` at slot boundaries, into positions and ranges of the result.
-fn slots_of(from: u64, len: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
+/// Splits `start..start + len` at slot boundaries, into positions and ranges of the result.
+fn slots_of(start: u64, len: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
         if done == len {
             return None;
         }
-        let at = from + done as u64;
-        let piece = (SLOT - at as usize % SLOT).min(len - done);
+        let position = start + done as u64;
+        let piece = (SLOT - position as usize % SLOT).min(len - done);
         done += piece;
-        Some((at, done - piece..done))
+        Some((position, done - piece..done))
     })
 }

@@ -33,10 +33,10 @@ impl Headers {
             Start::Ethernet => Some(ethernet::LEN),
         };
         let mut sum = 0;
-        if let (Some(at), true) = (network, is_ipv4) {
-            bytes[at + 2..at + 4].fill(0);
-            bytes[at + 10..at + 12].fill(0);
-            let words = bytes[at..at + ipv4::LEN].chunks_exact(2);
+        if let (Some(offset), true) = (network, is_ipv4) {
+            bytes[offset + 2..offset + 4].fill(0);
+            bytes[offset + 10..offset + 12].fill(0);
+            let words = bytes[offset..offset + ipv4::LEN].chunks_exact(2);
             sum = words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
         }
         Headers { bytes, len, network, is_ipv4, sum, written: u32::MAX }
@@ -52,10 +52,10 @@ impl Headers {
     #[inline(always)]
     pub fn emit(&mut self, ip_id: u16, transport_len: usize, out: &mut [u8]) {
         let Some(network) = self.network else { return };
-        let what = (transport_len as u32) << 16 | u32::from(ip_id);
+        let fields = (transport_len as u32) << 16 | u32::from(ip_id);
         // Successive frames of equal length and identification share the headers.
-        if self.written != what {
-            self.written = what;
+        if self.written != fields {
+            self.written = fields;
             self.put(network, ip_id, transport_len);
         }
         // Copies of a fixed size compile to a few moves; a copy of a variable size is a function call.
@@ -96,9 +96,9 @@ mod tests {
         let v4 = [[10, 0, 0, 1], [192, 168, 255, 254]].map(|a| Address::from(std::net::Ipv4Addr::from(a)));
         let v6 =
             ["fd00::1", "2001:db8::ffff"].map(|a| Address::from(a.parse::<std::net::Ipv6Addr>().unwrap()));
-        for [from, to] in [v4, v6] {
+        for [source, destination] in [v4, v6] {
             let endpoint = |address, udp_port| Endpoint { address, udp_port };
-            let mut route = Route::new(endpoint(from, 0xc123), endpoint(to, 4791));
+            let mut route = Route::new(endpoint(source, 0xc123), endpoint(destination, 4791));
             route.traffic_class = 0x6a;
             for start in [Start::Bth, Start::Ip, Start::Ethernet] {
                 let mut headers = Headers::new(&route, start);

@@ -22,13 +22,13 @@ const NS_PER_ID: u64 = 1000;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Last {
     id: u16,
-    at: Instant,
+    time: Instant,
 }
 
 impl Last {
     /// Returns true if a frame with this identification is plausible at `now`.
     fn is_followed_by(&self, id: u16, now: Instant) -> bool {
-        self.is_ahead_of(id) || u64::from(id.wrapping_sub(self.id)) < AHEAD + now.since(self.at) / NS_PER_ID
+        self.is_ahead_of(id) || u64::from(id.wrapping_sub(self.id)) < AHEAD + now.since(self.time) / NS_PER_ID
     }
 
     /// Returns true if the identification is slightly older, so that its frame was overtaken.
@@ -38,7 +38,7 @@ impl Last {
 
     /// Returns the state after a frame with this identification: the newer one of both.
     fn then(self, id: u16, now: Instant) -> Last {
-        Last { id: if self.is_ahead_of(id) { self.id } else { id }, at: now }
+        Last { id: if self.is_ahead_of(id) { self.id } else { id }, time: now }
     }
 }
 
@@ -78,7 +78,7 @@ impl Identifications {
     #[inline(never)]
     fn admit_stranger(&mut self, syndrome: Syndrome, spans: &mut IdSpans, now: Instant) -> bool {
         let Some(id) = syndrome.any_id(spans) else { return false };
-        let new = Last { id, at: now };
+        let new = Last { id, time: now };
         let admitted = match self {
             Identifications::Unseen => true,
             Identifications::Small { other } => {

@@ -251,11 +251,11 @@ impl Nic {
                 self.line.push_back(index);
             }
             let qps = &self.qps;
-            let who = |index: u32| {
+            let tenant_and_peer = |index: u32| {
                 let qp = qps.get(index as usize)?.as_ref();
                 qp.map(|qp| (qp.tenant, qp.peer()))
             };
-            let Some(index) = self.scheduler.next(&mut self.line, who) else { break };
+            let Some(index) = self.scheduler.next(&mut self.line, tenant_and_peer) else { break };
             if index == RMA {
                 if self.transmit_rma_scheduled(now, mem, out, &mut packets) {
                     continue;

@@ -148,7 +148,7 @@ mod tests {
         let address = AddressVector { accepts, ..AddressVector::new(Peer(3), route) };
         let remote = Qpn::new(9 << Qpn::RANGE_SHIFT | 77);
         let path = PeerPath::new(&address, remote, 0, AnswerClasses { ack: None, cnp: None });
-        let from = |source| {
+        let accepted = |source| {
             let frame = Ingress {
                 bytes: &[0; 16],
                 start: Start::Bth,
@@ -159,8 +159,8 @@ mod tests {
             };
             path.is_from(&strip(&frame).unwrap())
         };
-        assert!(!from(end(Ipv4Addr::new(10, 0, 0, 3), udp_port)), "another host's");
-        from(end(PEER, udp_port))
+        assert!(!accepted(end(Ipv4Addr::new(10, 0, 0, 3), udp_port)), "another host's");
+        accepted(end(PEER, udp_port))
     }
 
     /// Regression: a connection took frames from any UDP port of the peer's address, so any user there

@@ -79,7 +79,7 @@ pub(crate) struct Destination {
 /// State of an operation that the engine serves.
 #[derive(Copy, Clone)]
 pub(crate) struct ServedContext {
-    pub to: Destination,
+    pub destination: Destination,
     /// Slot of the initiator.
     pub slot: u16,
     pub region: u32,
@@ -94,7 +94,7 @@ pub(crate) struct ServedContext {
 impl Default for ServedContext {
     fn default() -> ServedContext {
         ServedContext {
-            to: Destination { endpoint: Endpoint::default(), origin: None },
+            destination: Destination { endpoint: Endpoint::default(), origin: None },
             slot: 0,
             region: 0,
             epoch: 0,
@@ -107,7 +107,7 @@ impl Default for ServedContext {
 
 /// A refusal: a message that belongs to no operation in service.
 pub(crate) struct Refusal {
-    pub to: Destination,
+    pub destination: Destination,
     pub header: header::Repr,
     pub body: Body,
     pub tags: TagSequence,

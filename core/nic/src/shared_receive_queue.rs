@@ -85,21 +85,21 @@ impl SharedReceiveQueue {
         (self.ring.slots() / self.stride) as u32
     }
 
-    /// Copies the next work request into `place`, to slot `to`, or with `None` to the slot index that the
+    /// Copies the next work request into `place`, to slot `target`, or with `None` to the slot index that the
     /// request has in this queue. Returns `None` if the queue is empty.
-    pub fn take(&mut self, place: &ReceiveQueue, to: Option<u64>) -> Option<Receive> {
+    pub fn take(&mut self, place: &ReceiveQueue, target: Option<u64>) -> Option<Receive> {
         if !self.ready() {
             return None;
         }
         let index = self.taken;
         self.taken += self.stride;
         let mut slot = [0; SLOT];
-        for at in (0..self.stride).rev() {
-            self.ring.load(index + at, &mut slot);
-            place.keep(to.unwrap_or(index) + at, &slot);
+        for offset in (0..self.stride).rev() {
+            self.ring.load(index + offset, &mut slot);
+            place.keep(target.unwrap_or(index) + offset, &slot);
         }
         self.ring.set_word(Word::Consumed, self.taken);
-        Some(received_at(to.unwrap_or(index), &slot, self.stride))
+        Some(received_at(target.unwrap_or(index), &slot, self.stride))
     }
 
     /// Returns true, and disarms the limit, if fewer work requests than the armed limit are left.

@@ -22,29 +22,29 @@ impl Timers {
     /// Returns the earliest deadline.
     #[inline]
     pub fn first(&self) -> Instant {
-        self.heap.first().map_or(Instant::NEVER, |(at, _)| *at)
+        self.heap.first().map_or(Instant::NEVER, |(time, _)| *time)
     }
 
-    /// Schedules queue pair `index` for time `at`, unless it is scheduled earlier.
+    /// Schedules queue pair `index` for `time`, unless it is scheduled earlier.
     #[inline]
-    pub fn schedule(&mut self, index: u32, at: Instant) {
-        if at == Instant::NEVER {
+    pub fn schedule(&mut self, index: u32, time: Instant) {
+        if time == Instant::NEVER {
             return;
         }
         let place = self.place[index as usize];
         if place == NOWHERE {
-            self.heap.push((at, index));
+            self.heap.push((time, index));
             self.rise(self.heap.len() - 1);
-        } else if at < self.heap[place as usize].0 {
-            self.heap[place as usize].0 = at;
+        } else if time < self.heap[place as usize].0 {
+            self.heap[place as usize].0 = time;
             self.rise(place as usize);
         }
     }
 
     /// Removes one queue pair whose deadline is not after `now`.
     pub fn pop(&mut self, now: Instant) -> Option<u32> {
-        let (at, index) = *self.heap.first()?;
-        if at > now {
+        let (time, index) = *self.heap.first()?;
+        if time > now {
             return None;
         }
         self.remove(index);
@@ -76,33 +76,35 @@ impl Timers {
             assert_eq!(deadline, Instant::NEVER, "a queue pair with a deadline has a timer");
             return;
         }
-        let (at, owner) = self.heap[place as usize];
+        let (time, owner) = self.heap[place as usize];
         assert_eq!(owner, index, "a queue pair's place in the heap is its own");
-        assert!(at <= deadline, "a timer expires no later than the deadline");
+        assert!(time <= deadline, "a timer expires no later than the deadline");
         let parent = (place as usize).checked_sub(1).map(|before| self.heap[before / 2].0);
-        assert!(parent.is_none_or(|parent| parent <= at), "no timer is earlier than the one above it");
+        assert!(parent.is_none_or(|parent| parent <= time), "no timer is earlier than the one above it");
     }
 
-    fn rise(&mut self, mut at: usize) {
-        while at > 0 && self.heap[at].0 < self.heap[(at - 1) / 2].0 {
-            self.heap.swap(at, (at - 1) / 2);
-            self.place[self.heap[at].1 as usize] = at as u32;
-            at = (at - 1) / 2;
+    fn rise(&mut self, mut position: usize) {
+        while position > 0 && self.heap[position].0 < self.heap[(position - 1) / 2].0 {
+            self.heap.swap(position, (position - 1) / 2);
+            self.place[self.heap[position].1 as usize] = position as u32;
+            position = (position - 1) / 2;
         }
-        self.place[self.heap[at].1 as usize] = at as u32;
+        self.place[self.heap[position].1 as usize] = position as u32;
     }
 
-    fn sink(&mut self, mut at: usize) {
+    fn sink(&mut self, mut position: usize) {
         loop {
-            let smaller = (2 * at + 1..=2 * at + 2)
+            let smaller = (2 * position + 1..=2 * position + 2)
                 .filter(|child| *child < self.heap.len())
                 .min_by_key(|child| self.heap[*child].0);
-            let Some(child) = smaller.filter(|child| self.heap[*child].0 < self.heap[at].0) else { break };
-            self.heap.swap(at, child);
-            self.place[self.heap[at].1 as usize] = at as u32;
-            at = child;
+            let Some(child) = smaller.filter(|child| self.heap[*child].0 < self.heap[position].0) else {
+                break;
+            };
+            self.heap.swap(position, child);
+            self.place[self.heap[position].1 as usize] = position as u32;
+            position = child;
         }
-        self.place[self.heap[at].1 as usize] = at as u32;
+        self.place[self.heap[position].1 as usize] = position as u32;
     }
 }
 
@@ -127,7 +129,7 @@ mod tests {
         for _ in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let index = (random >> 33) as u32 % 64;
-            let at = Instant((random >> 40) % 1000 + 1);
+            let time = Instant((random >> 40) % 1000 + 1);
             match random >> 61 {
                 0 => {
                     timers.remove(index);
@@ -136,17 +138,17 @@ mod tests {
                 1 => {
                     let first = *model.iter().min().unwrap();
                     assert_eq!(timers.first(), first);
-                    if let Some(popped) = timers.pop(at) {
+                    if let Some(popped) = timers.pop(time) {
                         assert_eq!(model[popped as usize], first);
-                        assert!(first <= at);
+                        assert!(first <= time);
                         model[popped as usize] = Instant::NEVER;
                     } else {
-                        assert!(first > at);
+                        assert!(first > time);
                     }
                 }
                 _ => {
-                    timers.schedule(index, at);
-                    model[index as usize] = model[index as usize].min(at);
+                    timers.schedule(index, time);
+                    model[index as usize] = model[index as usize].min(time);
                 }
             }
         }

@@ -88,9 +88,9 @@ impl Wqe {
     /// Parses the 64 bytes of a slot. Every value is accepted.
     #[inline]
     pub fn parse(bytes: &[u8; SLOT]) -> Wqe {
-        let word = |at: usize| {
+        let word = |offset: usize| {
             let mut word = [0; 8];
-            word.copy_from_slice(&bytes[at..at + 8]);
+            word.copy_from_slice(&bytes[offset..offset + 8]);
             u64::from_le_bytes(word)
         };
         Wqe {
@@ -331,9 +331,9 @@ impl Target {
         match self {
             Target::Peer => {}
             Target::Srq(number) => wqe.imm |= u64::from(number.get()) << 32,
-            Target::Datagram { handle, to } => {
+            Target::Datagram { handle, to: destination } => {
                 wqe.remote = u64::from(*handle);
-                wqe.swap_add = u64::from(to.qp.get()) | u64::from(to.qkey) << 32;
+                wqe.swap_add = u64::from(destination.qp.get()) | u64::from(destination.qkey) << 32;
             }
         }
     }
@@ -451,7 +451,7 @@ fn put_list(wqe: &mut Wqe, list: &[Sge], bounds: &Bounds) -> Result<(), PostErro
 
 #[inline(always)]
 fn operation(operation: &Operation) -> Wqe {
-    let at = |opcode: WqeOpcode, remote: &Remote| Wqe {
+    let one_sided = |opcode: WqeOpcode, remote: &Remote| Wqe {
         header: u64::from(opcode.0),
         keys: u64::from(remote.rkey.get()) << 32,
         remote: remote.addr,
@@ -478,13 +478,17 @@ fn operation(operation: &Operation) -> Wqe {
         Operation::Send => plain(WqeOpcode::SEND, 0),
         Operation::SendImm(imm) => plain(WqeOpcode::SEND_IMM, *imm),
         Operation::SendInv(key) => plain(WqeOpcode::SEND_INV, key.get()),
-        Operation::Write(remote) => at(WqeOpcode::WRITE, remote),
-        Operation::WriteImm(remote, imm) => Wqe { imm: u64::from(*imm), ..at(WqeOpcode::WRITE_IMM, remote) },
-        Operation::Read(remote) => at(WqeOpcode::READ, remote),
-        Operation::CompareSwap { remote, compare, swap } => {
-            Wqe { compare: *compare, swap_add: *swap, ..at(WqeOpcode::COMPARE_SWAP, remote) }
+        Operation::Write(remote) => one_sided(WqeOpcode::WRITE, remote),
+        Operation::WriteImm(remote, imm) => {
+            Wqe { imm: u64::from(*imm), ..one_sided(WqeOpcode::WRITE_IMM, remote) }
         }
-        Operation::FetchAdd { remote, add } => Wqe { swap_add: *add, ..at(WqeOpcode::FETCH_ADD, remote) },
+        Operation::Read(remote) => one_sided(WqeOpcode::READ, remote),
+        Operation::CompareSwap { remote, compare, swap } => {
+            Wqe { compare: *compare, swap_add: *swap, ..one_sided(WqeOpcode::COMPARE_SWAP, remote) }
+        }
+        Operation::FetchAdd { remote, add } => {
+            Wqe { swap_add: *add, ..one_sided(WqeOpcode::FETCH_ADD, remote) }
+        }
         Operation::LocalInv(key) => plain(WqeOpcode::LOCAL_INV, key.get()),
         Operation::BindWindow(binding) => Wqe {
             local: binding.va,
@@ -497,7 +501,7 @@ fn operation(operation: &Operation) -> Wqe {
         Operation::Wait { cq, count } => control(WqeOpcode::WAIT, *cq, *count),
         Operation::Enable { qp, count } => control(WqeOpcode::ENABLE, qp.get(), *count),
         Operation::Calculate { calculation, remote, operand } => {
-            Wqe { swap_add: *operand, ..at(calculation.opcode(), remote) }
+            Wqe { swap_add: *operand, ..one_sided(calculation.opcode(), remote) }
         }
         Operation::Rpc { opcode, tag } => kernel(WqeOpcode::RPC, *opcode, *tag),
         Operation::RpcWrite { opcode, tag } => kernel(WqeOpcode::RPC_WRITE, *opcode, *tag),

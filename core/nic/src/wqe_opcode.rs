@@ -3,10 +3,10 @@
 /// Returns a set of opcodes below 64, as a mask with one bit per opcode.
 const fn set(opcodes: &[WqeOpcode]) -> u64 {
     let mut set = 0;
-    let mut at = 0;
-    while at < opcodes.len() {
-        set |= 1 << opcodes[at].0;
-        at += 1;
+    let mut index = 0;
+    while index < opcodes.len() {
+        set |= 1 << opcodes[index].0;
+        index += 1;
     }
     set
 }

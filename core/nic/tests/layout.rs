@@ -29,8 +29,8 @@ fn element(number: u8) -> Sge {
 fn slots(operation: Operation, payload: Payload<'_>, flags: Flags) -> Vec<[u8; SLOT]> {
     let mut slots = Vec::new();
     let request = WorkRequest { id: 0x6655_4433_2211, operation, payload, flags };
-    let count = write(&request, &BOUNDS, 16, |at, slot| {
-        assert_eq!(at, slots.len());
+    let count = write(&request, &BOUNDS, 16, |index, slot| {
+        assert_eq!(index, slots.len());
         slots.push(*slot);
     });
     assert_eq!(count, Ok(slots.len()));
@@ -199,8 +199,8 @@ fn an_id_of_64_bits_stands_in_the_header_word_and_in_the_upper_quarter_of_the_le
         flags: PLAIN,
     };
     let mut slots = Vec::new();
-    prism::write(&prism, &BOUNDS, 16, |at, slot| slots.push((at, *slot))).expect("it fits");
-    let slot = slots.iter().find(|(at, _)| *at == 0).expect("a first slot").1;
+    prism::write(&prism, &BOUNDS, 16, |index, slot| slots.push((index, *slot))).expect("it fits");
+    let slot = slots.iter().find(|(index, _)| *index == 0).expect("a first slot").1;
     assert_eq!((Wqe::parse(&slot).id(), Wqe::parse(&slot).sge()), (ID, list[0]));
     let mut receive = Vec::new();
     write_receive(ID, &list, |_, slot| receive.push(*slot));

@@ -48,16 +48,16 @@ impl Frame {
 fn recording() -> Vec<Frame> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/data/host-guest-ipv4.pcap");
     let bytes = std::fs::read(&path).unwrap();
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-    let half = |frame: &[u8], at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
-    let mut at = 24;
+    let word = |offset: usize| u32::from_le_bytes(bytes[offset..offset + 4].try_into().unwrap());
+    let half = |frame: &[u8], offset: usize| u16::from_be_bytes([frame[offset], frame[offset + 1]]);
+    let mut offset = 24;
     let mut frames = Vec::new();
-    while at < bytes.len() {
-        let seconds = word(at);
-        let micros = word(at + 4);
-        let len = word(at + 8) as usize;
-        let frame = &bytes[at + 16..at + 16 + len];
-        at += 16 + len;
+    while offset < bytes.len() {
+        let seconds = word(offset);
+        let micros = word(offset + 4);
+        let len = word(offset + 8) as usize;
+        let frame = &bytes[offset + 16..offset + 16 + len];
+        offset += 16 + len;
         if half(frame, 12) == 0x0800 && frame[26..30] == GUEST.octets() && half(frame, 36) == ROCE_PORT {
             frames.push(Frame {
                 time: u64::from(seconds) * 1_000_000_000 + u64::from(micros) * 1000,
@@ -104,11 +104,11 @@ fn posted(memory: &Bytes, key: Key) -> Ring {
 
 /// The ways to RTR.
 fn way(service: Service, first: &Frame) -> [Modify; 2] {
-    let to = |state| Modify { state: Some(state), ..Modify::default() };
-    let init = Modify { pkey_index: Some(0), port: Some(1), ..to(State::Init) };
+    let change = |state| Modify { state: Some(state), ..Modify::default() };
+    let init = Modify { pkey_index: Some(0), port: Some(1), ..change(State::Init) };
     if service == Service::Ud {
         let qkey = u32::from_be_bytes(first.transport[12..16].try_into().unwrap());
-        return [Modify { qkey: Some(qkey), ..init }, to(State::Rtr)];
+        return [Modify { qkey: Some(qkey), ..init }, change(State::Rtr)];
     }
     let here = Endpoint { address: HERE.into(), udp_port: ROCE_PORT };
     let there = Endpoint { address: GUEST.into(), udp_port: ROCE_PORT };
@@ -119,7 +119,7 @@ fn way(service: Service, first: &Frame) -> [Modify; 2] {
         rq_psn: Some(Psn::new(first.psn())),
         max_dest_rd_atomic: Some(1),
         min_rnr_timer: Some(12),
-        ..to(State::Rtr)
+        ..change(State::Rtr)
     };
     [Modify { access: Some(Access::NONE), ..init }, rtr]
 }

@@ -44,11 +44,11 @@ impl Ends {
     }
 
     fn poll(&mut self) -> Option<(u32, u64)> {
-        let found = self.poller.poll().map(|entry| (entry.completion.qp_num, entry.completion.id));
-        if found.is_some() {
+        let entry = self.poller.poll().map(|entry| (entry.completion.qp_num, entry.completion.id));
+        if entry.is_some() {
             self.poller.free();
         }
-        found
+        entry
     }
 }
 

@@ -43,17 +43,17 @@ impl AnswerSender for QueuePair {
         self.number
     }
 
-    fn send_message(&mut self, message: &Message, from: Option<Source>) -> bool {
+    fn send_message(&mut self, message: &Message, source: Option<Source>) -> bool {
         if self.state != State::Rts {
             return wait_for_requester(self);
         }
         let number = match self.machine.is_rc() {
-            true => submit_answer::<GoBackN>(self, message, from),
-            false => submit_answer::<Irn>(self, message, from),
+            true => submit_answer::<GoBackN>(self, message, source),
+            false => submit_answer::<Irn>(self, message, source),
         };
         let Some(number) = number else { return wait_for_requester(self) };
-        if let (Some(strom), Some(from)) = (&mut self.strom, from) {
-            strom.sent.push_back(Sent { number, block: from.block });
+        if let (Some(strom), Some(source)) = (&mut self.strom, source) {
+            strom.sent.push_back(Sent { number, block: source.block });
         }
         true
     }
@@ -70,14 +70,14 @@ fn wait_for_requester(qp: &mut QueuePair) -> bool {
 fn submit_answer<R: ReliableRequester>(
     qp: &mut QueuePair,
     message: &Message,
-    from: Option<Source>,
+    source: Option<Source>,
 ) -> Option<u64> {
     // All work requests taken earlier have been submitted and complete before this message. So its completion
     // frees no slot that the program still uses.
     let (taken, ..) = qp.send.counts();
     // This flag requests an immediate acknowledgement; an answer never has a completion.
-    let flags = if from.is_some_and(|from| from.scarce) { flag::SIGNALED } else { 0 };
-    let (local, lkey, list) = from.map_or((0, Key::new(0), List::One), |from| from.block.named());
+    let flags = if source.is_some_and(|source| source.scarce) { flag::SIGNALED } else { 0 };
+    let (local, lkey, list) = source.map_or((0, Key::new(0), List::One), |source| source.block.named());
     let context = WqeContext {
         header: u64::from(WqeOpcode::ANSWER.0) | u64::from(flags) << 8,
         local,
@@ -89,8 +89,8 @@ fn submit_answer<R: ReliableRequester>(
         end: taken,
         srq: 0,
     };
-    let va = message.to.addr;
-    let rkey = message.to.rkey;
+    let va = message.target.addr;
+    let rkey = message.target.rkey;
     let kind = match message.ending {
         Some(ending) => Kind::WriteImm { va, rkey, imm: ending.emit() },
         None => Kind::Write { va, rkey },
@@ -102,14 +102,14 @@ fn submit_answer<R: ReliableRequester>(
 }
 
 /// Runs the turn of a lane that can continue.
-pub(super) fn go_on_lane(qp: &mut QueuePair, kernels: &mut Kernels, at: LaneId, mem: Mem<'_>) {
-    if let Some(lane_ref) = kernels.lane_ref(at) {
+pub(super) fn go_on_lane(qp: &mut QueuePair, kernels: &mut Kernels, lane: LaneId, mem: Mem<'_>) {
+    if let Some(lane_ref) = kernels.lane_ref(lane) {
         lane_ref.drive(qp, mem, None);
     }
 }
 
 /// Ends the current request of a lane whose kernel is being removed.
-pub(super) fn end_lane_for(qp: &mut QueuePair, kernels: &mut Kernels, at: LaneId) {
-    let Some(kernel) = &mut kernels.deployed[at.place as usize] else { return };
-    kernel.end_lane(at.index, qp);
+pub(super) fn end_lane_for(qp: &mut QueuePair, kernels: &mut Kernels, lane: LaneId) {
+    let Some(kernel) = &mut kernels.deployed[lane.place as usize] else { return };
+    kernel.end_lane(lane.index, qp);
 }

@@ -46,7 +46,7 @@ impl Object {
 struct Reading {
     object: Object,
     /// Number of bytes read so far.
-    at: u32,
+    offset: u32,
     /// Treats this reading as torn, independent of its CRC.
     torn: bool,
 }
@@ -81,7 +81,7 @@ impl Consistency {
         if !streams.answer(Status::DONE, object.len) {
             return;
         }
-        let reading = Reading { object, at: 0, torn };
+        let reading = Reading { object, offset: 0, torn };
         self.digest = None;
         reading.ask(streams);
         self.reading = Some(reading);
@@ -101,12 +101,12 @@ impl Consistency {
     /// Processes a piece that was read.
     fn check(&mut self, mut reading: Reading, streams: &mut Streams<'_, '_>) {
         let object = reading.object;
-        let left = (object.len - reading.at) as usize;
+        let left = (object.len - reading.offset) as usize;
         let Some(data) = streams.data() else { return };
         let piece = left.min(data.len());
         let sum = long(data, piece).filter(|_| piece == left);
         let wanted = sum.map(|_| self.sum_with(&data[..piece]));
-        reading.at += piece as u32;
+        reading.offset += piece as u32;
         match sum {
             None => {
                 let digest = self.digest.get_or_insert_with(|| Digest::new(CrcAlgorithm::Crc64Nvme));
@@ -133,9 +133,9 @@ impl Reading {
     /// Requests the next piece. The last piece has the CRC and at least one byte of the object, because a
     /// complete answer is sent immediately.
     fn ask(&self, streams: &mut Streams<'_, '_>) {
-        let left = (self.object.len - self.at) as usize + CRC_LEN;
+        let left = (self.object.len - self.offset) as usize + CRC_LEN;
         let len = if left <= DMA { left } else { DMA.min(left - CRC_LEN - 1) };
-        streams.read(self.object.address.wrapping_add(u64::from(self.at)), len as u32);
+        streams.read(self.object.address.wrapping_add(u64::from(self.offset)), len as u32);
     }
 }
 

@@ -88,7 +88,7 @@ impl Scan {
             field: word(bytes, 24)? as u16,
             sum: (word(bytes, 24)? >> 16) as u16,
         };
-        let within = |at: u16| usize::from(at) + 8 <= usize::from(scan.row);
+        let within = |offset: u16| usize::from(offset) + 8 <= usize::from(scan.row);
         let fits = usize::from(scan.row) <= DMA && within(scan.field) && within(scan.sum);
         fits.then_some(scan)
     }

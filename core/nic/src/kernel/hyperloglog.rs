@@ -109,8 +109,8 @@ impl Registers {
     fn count_few(&mut self, hashes: &[u64; BATCH]) {
         let zeros = (1 << self.least) - 1;
         let mut raising = 0u64;
-        for (at, hash) in hashes.iter().enumerate() {
-            raising |= u64::from(hash & zeros == 0) << at;
+        for (index, hash) in hashes.iter().enumerate() {
+            raising |= u64::from(hash & zeros == 0) << index;
         }
         while raising != 0 {
             for _ in 0..TOGETHER {
@@ -288,7 +288,7 @@ mod tests {
         let mut plain = vec![0; REGISTERS];
         let mut seen = 0;
         for batch in 0u64..1 << 14 {
-            let values = (0..BATCH as u64).map(|at| batch << 6 | at);
+            let values = (0..BATCH as u64).map(|index| batch << 6 | index);
             kernel.add(&values.clone().flat_map(u64::to_le_bytes).collect::<Vec<u8>>());
             for hash in values.map(hash) {
                 let register = &mut plain[(hash >> REST) as usize];

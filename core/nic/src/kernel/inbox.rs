@@ -68,12 +68,12 @@ impl Inbox {
 
     /// Returns the buffer of a packet: of a long packet by the number of long ones `before` it, of a short
     /// packet by its position.
-    fn place(&mut self, at: usize, before: usize, len: usize) -> &mut [u8] {
+    fn place(&mut self, slot: usize, before: usize, len: usize) -> &mut [u8] {
         if is_long(len) {
-            let at = (self.first_long + before) % LONG * PACKET;
-            &mut self.long[at..at + len]
+            let start = (self.first_long + before) % LONG * PACKET;
+            &mut self.long[start..start + len]
         } else {
-            &mut self.short[at * SHORT..at * SHORT + len]
+            &mut self.short[slot * SHORT..slot * SHORT + len]
         }
     }
 
@@ -81,19 +81,19 @@ impl Inbox {
     pub fn check(&self) {
         assert!(self.count <= INBOX && self.longs <= LONG, "packets that wait <= slots of the inbox");
         assert!(self.prefetched <= INBOX && self.first_long < LONG, "positions lie within the inbox");
-        let waiting = (0..self.count).map(|at| self.waiting[(self.head + at) % INBOX]);
+        let waiting = (0..self.count).map(|number| self.waiting[(self.head + number) % INBOX]);
         let longs = waiting.flatten().filter(|waiting| is_long(waiting.len)).count();
         assert_eq!(self.longs, longs, "long packets = long packets that wait");
     }
 
     /// Appends a packet. The caller has checked `has_capacity`.
     pub fn push(&mut self, piece: &Piece, bytes: &[u8]) {
-        let at = (self.head + self.count) % INBOX;
+        let slot = (self.head + self.count) % INBOX;
         let len = bytes.len().min(PACKET);
         let before = self.longs;
-        self.place(at, before, len).copy_from_slice(&bytes[..len]);
+        self.place(slot, before, len).copy_from_slice(&bytes[..len]);
         self.longs += usize::from(is_long(len));
-        self.waiting[at] = Some(Waiting { piece: *piece, len });
+        self.waiting[slot] = Some(Waiting { piece: *piece, len });
         self.count += 1;
     }
 
@@ -114,9 +114,9 @@ impl Inbox {
 
     /// Returns the packet after `number` others, if it is short.
     pub fn short(&self, number: usize) -> Option<(Piece, &[u8])> {
-        let at = (self.head + number) % INBOX;
-        let Waiting { piece, len } = self.waiting[at].filter(|_| number < self.count)?;
-        (!is_long(len)).then(|| (piece, &self.short[at * SHORT..at * SHORT + len]))
+        let slot = (self.head + number) % INBOX;
+        let Waiting { piece, len } = self.waiting[slot].filter(|_| number < self.count)?;
+        (!is_long(len)).then(|| (piece, &self.short[slot * SHORT..slot * SHORT + len]))
     }
 
     pub fn pop(&mut self) {

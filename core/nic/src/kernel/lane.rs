@@ -17,7 +17,7 @@ pub(super) trait AnswerSender {
     /// Returns the number of the queue pair.
     fn qpn(&self) -> Qpn;
     /// Sends a message whose data is in a block. Returns false if the queue pair cannot accept a message now.
-    fn send_message(&mut self, message: &Message, from: Option<Source>) -> bool;
+    fn send_message(&mut self, message: &Message, source: Option<Source>) -> bool;
 }
 
 /// A kernel, its streams and its inbox.
@@ -163,9 +163,9 @@ impl Task {
         self.skips |= self.unfinished;
         self.work = 0;
         if !std::mem::replace(&mut self.wires.answered, true) {
-            let to = Place { addr: 0, rkey: 0, len: 0 };
+            let target = Place { addr: 0, rkey: 0, len: 0 };
             let ending = Some(Ending { status, tag: self.wires.tag });
-            self.wires.message = Some(Message { to, len: 0, filled: 0, ending });
+            self.wires.message = Some(Message { target, len: 0, filled: 0, ending });
         }
     }
 
@@ -326,9 +326,9 @@ impl Lane {
         self.task.wires.settle();
         let Some(message) = self.task.wires.complete() else { return true };
         let block = self.block.filter(|_| message.len > 0);
-        let from =
+        let source =
             block.map(|index| Source { block: Block { kernel: base.id, index }, scarce: base.is_scarce() });
-        if !qp.send_message(message, from) {
+        if !qp.send_message(message, source) {
             return false;
         }
         if let Some(block) = block {
@@ -359,10 +359,10 @@ impl Lane {
     /// cache.
     #[inline(never)]
     fn look_ahead(&mut self, base: &Base, mem: Mem<'_>) {
-        let from = self.inbox.prefetched;
-        let to = self.inbox.len();
-        for at in from..to {
-            let Some((piece, bytes)) = self.inbox.short(at) else { continue };
+        let start = self.inbox.prefetched;
+        let end = self.inbox.len();
+        for number in start..end {
+            let Some((piece, bytes)) = self.inbox.short(number) else { continue };
             let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { continue };
             let Some((va, len)) = self.kernel.prefetch_hint(params, None) else { break };
             let mut seen = [0; PREFETCH_MAX];
@@ -373,7 +373,7 @@ impl Lane {
                 self.prefetch(base, params, Some(seen), mem);
             }
         }
-        self.inbox.prefetched = to;
+        self.inbox.prefetched = end;
     }
 
     /// Returns the kernel's check of READs, if it has one.
@@ -496,8 +496,8 @@ mod tests {
         assert!(lane.looks().is_none(), "it is at work");
         assert_eq!(lane.task.progress, Progress::Again);
         lane.task.progress = Progress::Waits;
-        let to = Place { addr: 0, rkey: 0, len: 0 };
-        lane.task.wires.message = Some(Message { to, len: 0, filled: 0, ending: None });
+        let target = Place { addr: 0, rkey: 0, len: 0 };
+        lane.task.wires.message = Some(Message { target, len: 0, filled: 0, ending: None });
         assert!(lane.looks().is_none(), "a message has not left");
     }
 }

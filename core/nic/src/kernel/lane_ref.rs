@@ -13,7 +13,7 @@ use super::table::{Deployed, Kernels};
 
 /// A reference to a lane, its kernel and the queue of ready lanes.
 pub(super) struct LaneRef<'k> {
-    pub at: LaneId,
+    pub id: LaneId,
     kernel: &'k mut Deployed,
     ready: &'k mut VecDeque<LaneId>,
     freed: &'k mut bool,
@@ -28,15 +28,15 @@ impl Kernels {
         let hint = if hint.place == place { hint.index } else { u32::MAX };
         let index = kernel.lane_for(qp, hint)?;
         let lane_ref =
-            LaneRef { at: LaneId { place, index }, kernel, ready: &mut self.ready, freed: &mut self.freed };
+            LaneRef { id: LaneId { place, index }, kernel, ready: &mut self.ready, freed: &mut self.freed };
         lane_ref.lane().has_capacity().then_some(lane_ref)
     }
 
     /// Returns a lane by its identity; `None` if it does not exist any more.
     #[inline]
-    pub(super) fn lane_ref(&mut self, at: LaneId) -> Option<LaneRef<'_>> {
-        let kernel = self.deployed.get_mut(at.place as usize)?.as_mut()?;
-        Some(LaneRef { at, kernel, ready: &mut self.ready, freed: &mut self.freed })
+    pub(super) fn lane_ref(&mut self, id: LaneId) -> Option<LaneRef<'_>> {
+        let kernel = self.deployed.get_mut(id.place as usize)?.as_mut()?;
+        Some(LaneRef { id, kernel, ready: &mut self.ready, freed: &mut self.freed })
     }
 }
 
@@ -44,13 +44,13 @@ impl<'k> LaneRef<'k> {
     /// Returns the kernel's observer of WRITEs, if it has one, and counts one step.
     pub fn looks(self) -> Option<&'k mut dyn Look> {
         let Deployed { lanes, base } = self.kernel;
-        let look = lanes[self.at.index as usize].looks()?;
+        let look = lanes[self.id.index as usize].looks()?;
         base.steps += 1;
         Some(look)
     }
 
     fn lane(&self) -> &Lane {
-        &self.kernel.lanes[self.at.index as usize]
+        &self.kernel.lanes[self.id.index as usize]
     }
 
     /// Delays a request whose kernel gives a prefetch hint until the packets that arrived with it were
@@ -59,13 +59,13 @@ impl<'k> LaneRef<'k> {
     pub fn put_off(&mut self, mem: Mem<'_>, piece: &Piece, bytes: &[u8]) -> bool {
         let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { return false };
         let Deployed { lanes, base } = &mut *self.kernel;
-        let lane = &mut lanes[self.at.index as usize];
+        let lane = &mut lanes[self.id.index as usize];
         if lane.prefetch(base, params, None, mem).is_none() {
             return false;
         }
         lane.put(piece, bytes);
         if !std::mem::replace(&mut lane.queued, true) {
-            self.ready.push_back(self.at);
+            self.ready.push_back(self.id);
         }
         true
     }
@@ -80,10 +80,10 @@ impl<'k> LaneRef<'k> {
     /// capacity of the inbox.
     pub fn drive(self, qp: &mut impl AnswerSender, mem: Mem<'_>, direct: Option<(&Piece, &[u8])>) {
         let Deployed { lanes, base } = &mut *self.kernel;
-        let lane = &mut lanes[self.at.index as usize];
+        let lane = &mut lanes[self.id.index as usize];
         let again = lane.turn(base, qp, mem, direct);
         if again && !std::mem::replace(&mut lane.queued, true) {
-            self.ready.push_back(self.at);
+            self.ready.push_back(self.id);
         }
         *self.freed = true;
         self.kernel.feed(self.ready);
@@ -93,13 +93,13 @@ impl<'k> LaneRef<'k> {
 impl Kernels {
     /// Returns the next lane that can continue, and the queue pair that it serves.
     pub(super) fn next_ready(&mut self) -> Option<(LaneId, Option<Qpn>)> {
-        let at = self.ready.pop_front()?;
-        let kernel = self.deployed[at.place as usize].as_mut();
-        let lane = kernel.and_then(|kernel| kernel.lanes.get_mut(at.index as usize));
+        let id = self.ready.pop_front()?;
+        let kernel = self.deployed[id.place as usize].as_mut();
+        let lane = kernel.and_then(|kernel| kernel.lanes.get_mut(id.index as usize));
         let qp = lane.and_then(|lane| {
             lane.queued = false;
             lane.qp
         });
-        Some((at, qp))
+        Some((id, qp))
     }
 }

@@ -78,12 +78,12 @@ impl Nic {
     }
 
     /// Ends the current request of a lane whose kernel is being removed.
-    fn end_lane(&mut self, at: LaneId) {
-        let kernel = self.shared.kernels.deployed[at.place as usize].as_ref();
-        let Some(qp) = kernel.and_then(|kernel| kernel.lanes[at.index as usize].qp) else { return };
+    fn end_lane(&mut self, lane: LaneId) {
+        let kernel = self.shared.kernels.deployed[lane.place as usize].as_ref();
+        let Some(qp) = kernel.and_then(|kernel| kernel.lanes[lane.index as usize].qp) else { return };
         let Some(index) = self.index(qp) else { return };
         if let Some(qp) = &mut self.qps[index as usize] {
-            end_lane_for(qp, &mut self.shared.kernels, at);
+            end_lane_for(qp, &mut self.shared.kernels, lane);
         }
         self.attend(index);
     }
@@ -118,9 +118,14 @@ impl Nic {
     /// is free, or four pieces wait for it; try again later. [`NicError::TooSmall`]: the piece is longer than
     /// [`PACKET`] or than the rest of the message. [`NicError::NotThisService`]: the peer did not agree on
     /// StRoM.
-    pub fn invoke_kernel(&mut self, mem: Mem<'_>, qp: Qpn, what: &Invocation<'_>) -> Result<(), NicError> {
-        let len = what.bytes.len() as u32;
-        if what.bytes.len() > PACKET || len > what.left {
+    pub fn invoke_kernel(
+        &mut self,
+        mem: Mem<'_>,
+        qp: Qpn,
+        invocation: &Invocation<'_>,
+    ) -> Result<(), NicError> {
+        let len = invocation.bytes.len() as u32;
+        if invocation.bytes.len() > PACKET || len > invocation.left {
             return Err(NicError::TooSmall);
         }
         let index = self.index(qp).ok_or(NicError::Unknown)?;
@@ -129,10 +134,10 @@ impl Nic {
             return Err(NicError::NotThisService);
         }
         let shared = &mut self.shared;
-        shared.kernels.serves(qp.pd, what.opcode, u32::MAX).ok_or(NicError::Unknown)?;
-        let ends = [what.first, len == what.left];
-        let part = Part::new(what.opcode, what.tag, what.left, what.params, ends);
-        let outcome = hand_over(qp, mem, &part, what.bytes, shared);
+        shared.kernels.serves(qp.pd, invocation.opcode, u32::MAX).ok_or(NicError::Unknown)?;
+        let ends = [invocation.first, len == invocation.left];
+        let part = Part::new(invocation.opcode, invocation.tag, invocation.left, invocation.params, ends);
+        let outcome = hand_over(qp, mem, &part, invocation.bytes, shared);
         self.attend(index);
         if outcome == Outcome::NotReady { Err(NicError::Busy) } else { Ok(()) }
     }
@@ -172,10 +177,10 @@ impl Nic {
     pub(crate) fn run_kernels(&mut self, mem: Mem<'_>) -> usize {
         let mut turns = 0;
         for _ in 0..self.shared.kernels.ready.len() {
-            let Some((at, qp)) = self.shared.kernels.next_ready() else { break };
+            let Some((lane, qp)) = self.shared.kernels.next_ready() else { break };
             let Some(index) = qp.and_then(|qp| self.index(qp)) else { continue };
             if let Some(qp) = &mut self.qps[index as usize] {
-                go_on_lane(qp, &mut self.shared.kernels, at, mem);
+                go_on_lane(qp, &mut self.shared.kernels, lane, mem);
                 turns += 1;
             }
             self.attend(index);

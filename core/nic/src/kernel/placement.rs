@@ -70,10 +70,10 @@ pub(crate) fn place_tapped(
     if let Ok(span) = span
         && let Some(look) = write_viewer(qp, shared)
     {
-        for (at, piece) in payload.chunks(LOOKED_AT).enumerate() {
-            span.prefetch_beside(((at + 1) * LOOKED_AT) as u64, LOOKED_AT);
+        for (index, piece) in payload.chunks(LOOKED_AT).enumerate() {
+            span.prefetch_beside(((index + 1) * LOOKED_AT) as u64, LOOKED_AT);
             look.look(piece);
-            if span.write_at(at * LOOKED_AT, piece).is_err() {
+            if span.write_at(index * LOOKED_AT, piece).is_err() {
                 return Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR);
             }
         }
@@ -90,7 +90,7 @@ fn write_viewer<'k>(qp: &mut QueuePair, shared: &'k mut Shared) -> Option<&'k mu
         return None;
     }
     let lane_ref = shared.kernels.find_lane_for(tap.place, qp.number, strom.lane)?;
-    strom.lane = lane_ref.at;
+    strom.lane = lane_ref.id;
     lane_ref.looks()
 }
 
@@ -104,10 +104,10 @@ pub(crate) fn place_and_show(
     place: impl FnOnce(&mut QueuePair, &mut Shared) -> Outcome,
 ) -> Outcome {
     let Some(strom) = &mut qp.strom else { return place(qp, shared) };
-    let found = strom.tap.filter(|tap| shared.kernels.is_there(*tap));
-    let Some(tap) = found else { return place(qp, shared) };
+    let tap = strom.tap.filter(|tap| shared.kernels.is_there(*tap));
+    let Some(tap) = tap else { return place(qp, shared) };
     let Some(lane) =
-        shared.kernels.find_lane_for(tap.place, qp.number, strom.lane).map(|lane_ref| lane_ref.at)
+        shared.kernels.find_lane_for(tap.place, qp.number, strom.lane).map(|lane_ref| lane_ref.id)
     else {
         shared.counters.kernels_busy += 1;
         return Outcome::NotReady;

@@ -79,7 +79,7 @@ fn hand_over_now(
         shared.counters.kernels_busy += 1;
         return Outcome::NotReady;
     };
-    strom.lane = lane_ref.at;
+    strom.lane = lane_ref.id;
     let piece = Piece { part: *part, passing: None };
     if !lane_ref.put_off(mem, &piece, payload) {
         lane_ref.drive(qp, mem, Some((&piece, payload)));
@@ -91,9 +91,9 @@ fn hand_over_now(
 
 /// Answers a message with an unknown opcode, at the end of the message.
 fn answer_no_kernel(qp: &mut QueuePair, part: &Part, shared: &mut Shared) -> Outcome {
-    let to = Place { addr: 0, rkey: 0, len: 0 };
+    let target = Place { addr: 0, rkey: 0, len: 0 };
     let ending = Some(Ending { status: Status::NO_KERNEL, tag: part.tag() });
-    if part.last() && !qp.send_message(&Message { to, len: 0, filled: 0, ending }, None) {
+    if part.last() && !qp.send_message(&Message { target, len: 0, filled: 0, ending }, None) {
         shared.counters.kernels_busy += 1;
         return Outcome::NotReady;
     }

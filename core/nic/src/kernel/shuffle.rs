@@ -100,10 +100,10 @@ impl Shuffle {
             self.reset();
         }
         self.mask = (1 << bits) - 1;
-        for (at, entry) in entries.chunks_exact(ENTRY).enumerate() {
+        for (index, entry) in entries.chunks_exact(ENTRY).enumerate() {
             let address = long(entry, 0)?;
-            self.partitions[first + at] = Partition { address, values: long(entry, 8)? };
-            (self.begin[first + at], self.end[first + at]) = (place(address), place(address));
+            self.partitions[first + index] = Partition { address, values: long(entry, 8)? };
+            (self.begin[first + index], self.end[first + index]) = (place(address), place(address));
         }
         Some(())
     }
@@ -126,10 +126,10 @@ impl Shuffle {
         let mut values = values.iter();
         while let Some(value) = values.next() {
             let number = u64::from_le_bytes(*value) as usize & mask;
-            let at = usize::from(end[number]) % BUFFERED;
-            buffers[number].0.as_chunks_mut::<8>().0[at] = *value;
-            end[number] = at as u8 + 1;
-            if at + 1 == BUFFERED {
+            let position = usize::from(end[number]) % BUFFERED;
+            buffers[number].0.as_chunks_mut::<8>().0[position] = *value;
+            end[number] = position as u8 + 1;
+            if position + 1 == BUFFERED {
                 return Some((number, values.as_slice()));
             }
         }
@@ -167,9 +167,9 @@ impl Shuffle {
         (self.begin[number], self.end[number]) = (place(partition.address), place(partition.address));
     }
 
-    fn empty_some(&mut self, from: usize, streams: &mut Streams<'_, '_>) -> Progress {
-        let last = (from + EMPTIED).min(self.mask as usize + 1);
-        for number in from..last {
+    fn empty_some(&mut self, first: usize, streams: &mut Streams<'_, '_>) -> Progress {
+        let last = (first + EMPTIED).min(self.mask as usize + 1);
+        for number in first..last {
             self.empty(number, streams);
         }
         if last <= self.mask as usize {
@@ -185,8 +185,8 @@ impl Shuffle {
 
 impl Kernel for Shuffle {
     fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
-        if let Some(from) = self.emptying {
-            return self.empty_some(from, streams);
+        if let Some(first) = self.emptying {
+            return self.empty_some(first, streams);
         }
         let Some(input) = streams.input() else { return Progress::Waits };
         streams.take();

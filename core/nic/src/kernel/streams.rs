@@ -59,13 +59,13 @@ impl<'p> Input<'p> {
     #[inline]
     fn of(piece: &Piece, bytes: &'p [u8]) -> Input<'p> {
         let part = &piece.part;
-        let (what, bytes) = match (part.params(), piece.passing) {
+        let (kind, bytes) = match (part.params(), piece.passing) {
             (true, _) => (What::Params, split(bytes).map_or(&[][..], |(_, own)| own)),
             (false, Some(va)) => (What::Passing(va), bytes),
             (false, None) => (What::Data, bytes),
         };
         let Part { opcode, left, .. } = *part;
-        Input { what, opcode, tag: part.tag(), first: part.first(), last: part.last(), left, bytes }
+        Input { what: kind, opcode, tag: part.tag(), first: part.first(), last: part.last(), left, bytes }
     }
 }
 
@@ -83,13 +83,13 @@ struct ReadBytes {
     len: usize,
     /// Position in the lane's block if the data was read to the end of the message, and so becomes a part of
     /// it without a copy.
-    at: Option<u32>,
+    offset: Option<u32>,
 }
 
 /// A message under construction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
-    pub to: Place,
+    pub target: Place,
     pub len: u32,
     pub filled: u32,
     /// Status and tag of an answer; `None` for a plain WRITE.
@@ -174,9 +174,10 @@ impl Wires {
                     return;
                 };
                 let unfinished = self.message.filter(|message| message.filled < message.len);
-                let at = unfinished.map(|message| message.filled);
-                let buffer = at.and_then(|at| part(base.block_mut(block), at, len));
-                self.there = Some(ReadBytes { len: len as usize, at: at.filter(|_| buffer.is_some()) });
+                let offset = unfinished.map(|message| message.filled);
+                let buffer = offset.and_then(|offset| part(base.block_mut(block), offset, len));
+                self.there =
+                    Some(ReadBytes { len: len as usize, offset: offset.filter(|_| buffer.is_some()) });
                 if span.read(buffer.unwrap_or(&mut self.read[..len as usize])) < len as usize {
                     self.fault = Some(Status::ACCESS);
                 }
@@ -203,9 +204,9 @@ impl Wires {
     /// another lane.
     #[inline]
     pub fn keep(&mut self, base: &Base, block: u32) {
-        let Some(ReadBytes { len, at: Some(at) }) = self.there else { return };
-        self.read[..len].copy_from_slice(&base.block(block)[at as usize..][..len]);
-        self.there = Some(ReadBytes { len, at: None });
+        let Some(ReadBytes { len, offset: Some(offset) }) = self.there else { return };
+        self.read[..len].copy_from_slice(&base.block(block)[offset as usize..][..len]);
+        self.there = Some(ReadBytes { len, offset: None });
     }
 
     /// Discards the read data.
@@ -238,7 +239,7 @@ impl Wires {
     fn forward(&mut self, base: &mut Base, block: u32, len: usize) -> bool {
         let Some(there) = self.there.filter(|there| len <= there.len) else { return false };
         if let Some(message) = &mut self.message
-            && there.at == Some(message.filled)
+            && there.offset == Some(message.filled)
         {
             let fits = len <= (message.len - message.filled) as usize;
             message.filled += if fits { len as u32 } else { 0 };
@@ -254,8 +255,8 @@ impl Wires {
 
 /// Returns a range of a block; `None` if the range is outside.
 #[inline]
-fn part(block: &mut [u8], at: u32, len: u32) -> Option<&mut [u8]> {
-    block.get_mut(at as usize..at as usize + len as usize)
+fn part(block: &mut [u8], offset: u32, len: u32) -> Option<&mut [u8]> {
+    block.get_mut(offset as usize..offset as usize + len as usize)
 }
 
 /// The streams of a kernel during one step.
@@ -330,9 +331,10 @@ impl<'p> Streams<'_, 'p> {
     /// Returns the data that was read; `None` if there is none.
     #[inline]
     pub fn data(&self) -> Option<&[u8]> {
-        let ReadBytes { len, at } = self.wires.there?;
-        let from = at.map_or(&self.wires.read[..], |at| &self.base.block(self.block)[at as usize..]);
-        Some(&from[..len])
+        let ReadBytes { len, offset } = self.wires.there?;
+        let source =
+            offset.map_or(&self.wires.read[..], |offset| &self.base.block(self.block)[offset as usize..]);
+        Some(&source[..len])
     }
 
     /// Appends `len` bytes to the message directly from memory.
@@ -387,13 +389,13 @@ impl<'p> Streams<'_, 'p> {
         }
         self.wires.answered = true;
         let place = self.wires.reply.filter(|place| len <= place.len && len <= self.base.longest);
-        let (to, status, len) = match (len, place) {
+        let (target, status, len) = match (len, place) {
             (0, _) => (NOWHERE, status, 0),
             (_, Some(place)) => (place, status, len),
             (_, None) => (NOWHERE, Status::NO_ROOM, 0),
         };
         let fits = status != Status::NO_ROOM;
-        self.wires.message = Some(Message { to, len, filled: 0, ending: Some(Ending { status, tag }) });
+        self.wires.message = Some(Message { target, len, filled: 0, ending: Some(Ending { status, tag }) });
         fits
     }
 
@@ -413,7 +415,7 @@ impl<'p> Streams<'_, 'p> {
         if let Some(message) = &mut self.wires.message {
             message.len = message.filled;
             if message.len == 0 {
-                message.to = NOWHERE;
+                message.target = NOWHERE;
             }
         }
     }
@@ -437,8 +439,8 @@ impl<'p> Streams<'_, 'p> {
             self.wires.fault = Some(Status::FAILED);
             return;
         }
-        let to = Place { addr, rkey, len };
-        self.wires.message = Some(Message { to, len, filled: 0, ending: None });
+        let target = Place { addr, rkey, len };
+        self.wires.message = Some(Message { target, len, filled: 0, ending: None });
     }
 
     /// Appends data to the message that [`answer`](Streams::answer) or [`send`](Streams::send) began.

@@ -16,11 +16,11 @@ use crate::wqe::{Wqe, WqeOpcode, flag};
 pub(crate) fn submit_strom<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, index: u64, slots: u64) {
     let opcode = wqe.remote;
     let tag = wqe.rkey();
-    let found = match wqe.flags() & flag::INLINE {
+    let payload = match wqe.flags() & flag::INLINE {
         0 => qp.list(wqe, index),
         _ => Some((wqe.length(), List::Inline)),
     };
-    let Some((len, list)) = found.filter(|_| qp.strom.is_some() && tag <= TAG_MASK) else {
+    let Some((len, list)) = payload.filter(|_| qp.strom.is_some() && tag <= TAG_MASK) else {
         return qp.submit_failing::<R>(wqe, index, slots, Status::LocalQpOperation);
     };
     let params = wqe.opcode() == WqeOpcode::RPC;

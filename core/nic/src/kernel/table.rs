@@ -148,10 +148,10 @@ impl Deployed {
         if self.lanes.get(hint as usize).is_some_and(serves) {
             return Some(hint);
         }
-        let found = self.lanes.iter().position(serves);
-        let found = found.or_else(|| self.lanes.iter().position(|lane| lane.qp.is_none()))?;
-        self.lanes[found].qp = Some(qp);
-        Some(found as u32)
+        let index = self.lanes.iter().position(serves);
+        let index = index.or_else(|| self.lanes.iter().position(|lane| lane.qp.is_none()))?;
+        self.lanes[index].qp = Some(qp);
+        Some(index as u32)
     }
 }
 
@@ -205,19 +205,19 @@ impl Kernels {
     /// Returns the kernel that serves an opcode for queue pairs of a domain; `hint` is the last known table
     /// index.
     pub(super) fn serves(&self, pd: Pd, opcode: u64, hint: u32) -> Option<KernelId> {
-        let at = |place: usize, wanted: Option<u64>| {
+        let kernel_at = |place: usize, wanted: Option<u64>| {
             let kernel = self.deployed.get(place)?.as_ref()?;
             kernel.serves(pd, wanted).then_some(kernel.base.id)
         };
-        let all = |wanted| (0..self.deployed.len()).find_map(|place| at(place, wanted));
-        at(hint as usize, Some(opcode)).or_else(|| all(Some(opcode))).or_else(|| all(None))
+        let all = |wanted| (0..self.deployed.len()).find_map(|place| kernel_at(place, wanted));
+        kernel_at(hint as usize, Some(opcode)).or_else(|| all(Some(opcode))).or_else(|| all(None))
     }
 
     /// Returns the kernel with a number, for queue pairs of a domain.
     pub(super) fn id_of(&self, pd: Pd, number: u32) -> Result<KernelId, NicError> {
         let is = |base: &Base| base.id.number == number && base.pd == pd && !base.leaving;
-        let found = self.deployed.iter().flatten().find(|kernel| is(&kernel.base));
-        found.map(|kernel| kernel.base.id).ok_or(NicError::Unknown)
+        let kernel = self.deployed.iter().flatten().find(|kernel| is(&kernel.base));
+        kernel.map(|kernel| kernel.base.id).ok_or(NicError::Unknown)
     }
 
     /// Returns true if the kernel still accepts requests.
@@ -248,8 +248,8 @@ impl Kernels {
 
     /// Frees the block of an answer that was acknowledged or will never be sent.
     pub(super) fn give_back(&mut self, block: Block) {
-        let found = self.deployed.get_mut(block.kernel.place as usize).and_then(Option::as_mut);
-        let Some(kernel) = found.filter(|kernel| kernel.base.id == block.kernel) else { return };
+        let kernel = self.deployed.get_mut(block.kernel.place as usize).and_then(Option::as_mut);
+        let Some(kernel) = kernel.filter(|kernel| kernel.base.id == block.kernel) else { return };
         kernel.base.free.push(block.index);
         kernel.feed(&mut self.ready);
     }

@@ -129,15 +129,15 @@ impl Walk {
 
     /// The positions of keys, in order.
     fn keys(&self, element: &[u8]) -> impl Iterator<Item = (u8, u64)> {
-        let at = |position: u8| long(element, 4 * usize::from(position)).map(|key| (position, key));
-        (0..16).filter(|position| self.key_mask & 1 << position != 0).filter_map(at)
+        let entry = |position: u8| long(element, 4 * usize::from(position)).map(|key| (position, key));
+        (0..16).filter(|position| self.key_mask & 1 << position != 0).filter_map(entry)
     }
 
     /// Keys of an element that count.
     fn count(&self, element: &[u8]) -> usize {
         match self.shape {
-            Shape::Ordered { count: Some(at) } => {
-                word(element, 4 * usize::from(at)).map_or(0, |count| count as usize)
+            Shape::Ordered { count: Some(position) } => {
+                word(element, 4 * usize::from(position)).map_or(0, |count| count as usize)
             }
             _ => usize::MAX,
         }
@@ -147,14 +147,14 @@ impl Walk {
     fn value(&self, element: &[u8]) -> Option<u64> {
         let mut keys = self.keys(element).take(self.count(element));
         let (position, _) = keys.find(|(_, key)| self.predicate.holds(*key, self.key))?;
-        let from = if self.relative { usize::from(position) } else { 0 };
-        long(element, 4 * (from + usize::from(self.value_position)))
+        let base = if self.relative { usize::from(position) } else { 0 };
+        long(element, 4 * (base + usize::from(self.value_position)))
     }
 
     /// The pointer with this number, of those from the next-pointer's position on; none if it is 0.
     fn pointer(&self, element: &[u8], number: usize) -> Option<u64> {
-        let at = 4 * (usize::from(self.next?) + 2 * number);
-        long(element, at).filter(|address| *address != 0)
+        let offset = 4 * (usize::from(self.next?) + 2 * number);
+        long(element, offset).filter(|address| *address != 0)
     }
 }
 
@@ -168,7 +168,7 @@ pub struct Traversal {
     /// Current level of a skip list.
     level: usize,
     /// Elements of a graph that were found; the first `done` of them were visited.
-    found: Box<[u64]>,
+    elements: Box<[u64]>,
     count: usize,
     done: usize,
 }
@@ -180,7 +180,7 @@ impl Default for Traversal {
             seen: 0,
             before: [0; ELEMENT],
             level: 0,
-            found: vec![0; REMEMBERED].into_boxed_slice(),
+            elements: vec![0; REMEMBERED].into_boxed_slice(),
             count: 0,
             done: 0,
         }
@@ -204,7 +204,7 @@ impl Traversal {
         self.before = [0; ELEMENT];
         self.walk = Some(walk);
         if let Shape::Graph { .. } = walk.shape {
-            (self.found[0], self.count, self.done) = (walk.address, 1, 1);
+            (self.elements[0], self.count, self.done) = (walk.address, 1, 1);
         }
     }
 
@@ -221,14 +221,14 @@ impl Traversal {
             Shape::Graph { edges } => {
                 for edge in 0..usize::from(edges) {
                     let Some(address) = walk.pointer(element, edge) else { continue };
-                    if self.found[..self.count].contains(&address) {
+                    if self.elements[..self.count].contains(&address) {
                         continue;
                     }
-                    let Some(buffer) = self.found.get_mut(self.count) else { return Next::TooFar };
+                    let Some(buffer) = self.elements.get_mut(self.count) else { return Next::TooFar };
                     *buffer = address;
                     self.count += 1;
                 }
-                let next = (self.done < self.count).then(|| self.found[self.done]);
+                let next = (self.done < self.count).then(|| self.elements[self.done]);
                 self.done += 1;
                 step(next)
             }

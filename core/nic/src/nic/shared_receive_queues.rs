@@ -64,11 +64,11 @@ impl Shared {
         self.take_shared_to(place, keep, None)
     }
 
-    /// Takes a work request of a shared receive queue into slot `to` of the buffer `keep`, for queue pairs
-    /// that receive several messages at a time.
-    pub fn take_shared_to(&mut self, place: u32, keep: &ReceiveQueue, to: Option<u64>) -> Option<Receive> {
+    /// Takes a work request of a shared receive queue into `slot` of the buffer `keep`, for queue pairs that
+    /// receive several messages at a time.
+    pub fn take_shared_to(&mut self, place: u32, keep: &ReceiveQueue, slot: Option<u64>) -> Option<Receive> {
         let queue = self.srqs.places.get_mut(place as usize)?.as_mut()?;
-        let taken = queue.take(keep, to)?;
+        let taken = queue.take(keep, slot)?;
         if queue.limit_reached() {
             let number = queue.number;
             self.event(AsyncEvent::SrqLimit(number));

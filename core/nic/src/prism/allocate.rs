@@ -44,7 +44,7 @@ pub(super) fn allocate(
 ) -> Result<(), NakCode> {
     // The redirection is checked first, so that no buffer is taken whose address cannot be stored.
     let redirected = match redirect {
-        Some(to) => Some(reach.span(to, size_of::<u64>(), Access::REMOTE_WRITE)?),
+        Some(redirect) => Some(reach.span(redirect, size_of::<u64>(), Access::REMOTE_WRITE)?),
         None => None,
     };
     match take(reach, request, lists) {

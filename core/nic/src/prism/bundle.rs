@@ -86,10 +86,10 @@ fn put_all(
     out: &mut [u8],
     put: impl Fn(&mut [u8], &Part<'_, WqeContext>) -> Option<usize>,
 ) -> bool {
-    let mut at = 0;
+    let mut offset = 0;
     (0..count).filter_map(|ahead| requester.part(ahead)).all(|part| {
-        let len = put(&mut out[at..], &part);
-        at += len.unwrap_or(0);
+        let len = put(&mut out[offset..], &part);
+        offset += len.unwrap_or(0);
         len.is_some()
     })
 }
@@ -245,13 +245,13 @@ fn respond_together(
     let len = total as u32;
     let counters = &mut shared.counters;
     let sent = emit_outlined(&mut path.address_path, out, counters, &head, &none, len, &mut |out| {
-        let mut at = 0;
+        let mut offset = 0;
         let mut left = count;
         responder.answers(mixed, |reply, kept| {
-            let Some(len) = put_answer(&mut out[at..], reply, kept, remote, mem, pd, owner) else {
+            let Some(len) = put_answer(&mut out[offset..], reply, kept, remote, mem, pd, owner) else {
                 return false;
             };
-            (at, left) = (at + len, left - 1);
+            (offset, left) = (offset + len, left - 1);
             left > 0
         });
         left == 0

@@ -38,8 +38,8 @@ pub(crate) fn emit_request(
     let all = addresses.len() as u32 + len;
     let bth = bth::Repr { resv7: extended.flags().bits(), pad: packet::pad_for(all as usize), ..bth };
     emit_outlined(&mut path.address_path, out, counters, &bth, ext, all, &mut |bytes| {
-        let at = addresses.emit(bytes);
-        len == 0 || gather_outlined(local.mem, local.pd, local.ring, context, offset, &mut bytes[at..])
+        let start = addresses.emit(bytes);
+        len == 0 || gather_outlined(local.mem, local.pd, local.ring, context, offset, &mut bytes[start..])
     })
 }
 

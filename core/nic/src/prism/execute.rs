@@ -147,8 +147,8 @@ impl ResponderState {
         sink: &mut impl ResultSink,
     ) -> Done {
         let (va, len) = target(reach, request)?;
-        if let Some(to) = addresses.redirect {
-            reach.copy(va, to, len)?;
+        if let Some(redirect) = addresses.redirect {
+            reach.copy(va, redirect, len)?;
             sink.put(Verdict::Done, Output::Number(u64::from(len)));
             return Ok(());
         }
@@ -180,11 +180,11 @@ impl ResponderState {
             reach.key = *key;
             let left = limit.saturating_sub(request.offset) as usize;
             let payload = &payload[..left.min(payload.len())];
-            let at = va.wrapping_add(u64::from(request.offset));
-            if let Some(from) = addresses.source {
-                reach.copy(from, at, *limit)?;
+            let address = va.wrapping_add(u64::from(request.offset));
+            if let Some(source) = addresses.source {
+                reach.copy(source, address, *limit)?;
             } else if !payload.is_empty() {
-                reach.place(at, payload)?;
+                reach.place(address, payload)?;
             }
         }
         if !request.last {
@@ -193,8 +193,8 @@ impl ResponderState {
         match &self.in_progress {
             OperationInProgress::Writing { va, limit, buffer, redirect, .. } => {
                 let output = if buffer.is_some() { *va } else { u64::from(*limit) };
-                if let Some(to) = redirect {
-                    reach.write(*to, &output.to_le_bytes())?;
+                if let Some(redirect) = redirect {
+                    reach.write(*redirect, &output.to_le_bytes())?;
                 }
                 if let OperationInProgress::Writing { pin: Some(pin), .. } =
                     std::mem::take(&mut self.in_progress)
@@ -227,12 +227,12 @@ fn write_whole(
     payload: &[u8],
     sink: &mut impl ResultSink,
 ) -> Done {
-    if let Some(from) = addresses.source {
-        reach.span(from, request.len as usize, Access::REMOTE_READ)?;
+    if let Some(source) = addresses.source {
+        reach.span(source, request.len as usize, Access::REMOTE_READ)?;
     }
     let (va, limit) = target(reach, request)?;
     match addresses.source {
-        Some(from) => reach.copy(from, va, limit)?,
+        Some(source) => reach.copy(source, va, limit)?,
         None => {
             let bytes = &payload[..payload.len().min(limit as usize)];
             reach.place(va, bytes)?;
@@ -251,8 +251,8 @@ fn begin_write(
     lists: &mut FreeLists,
 ) -> Result<(), NakCode> {
     let Request { key, flags, len, .. } = *request;
-    if let Some(from) = addresses.source {
-        reach.span(from, len as usize, Access::REMOTE_READ)?;
+    if let Some(source) = addresses.source {
+        reach.span(source, len as usize, Access::REMOTE_READ)?;
     }
     if !flags.has(Flags::ALLOCATE) {
         let (va, limit) = target(reach, request)?;
@@ -262,8 +262,8 @@ fn begin_write(
         return Ok(());
     }
     // No buffer is taken whose address could not be written.
-    if let Some(to) = addresses.redirect {
-        reach.span(to, size_of::<u64>(), Access::REMOTE_WRITE)?;
+    if let Some(redirect) = addresses.redirect {
+        reach.span(redirect, size_of::<u64>(), Access::REMOTE_WRITE)?;
     }
     *in_progress = match take(&reach, request, lists).0 {
         Taken::Buffer { va, pin } => {
@@ -327,8 +327,8 @@ fn atomic(
         true => reach.follow(request.va, false, 0)?.0,
         false => request.va,
     };
-    if let Some(to) = redirect {
-        reach.span(to, size, Access::REMOTE_WRITE)?;
+    if let Some(redirect) = redirect {
+        reach.span(redirect, size, Access::REMOTE_WRITE)?;
     }
     let expected = and(&compare, &operands.compare_mask);
     let mut verdict = Verdict::Done;
@@ -341,8 +341,8 @@ fn atomic(
         swaps.then(|| blend(&old, &swap_add, &operands.swap_mask))
     })?;
     match redirect {
-        Some(to) => {
-            reach.write(to, &to_memory(&old)[..size])?;
+        Some(redirect) => {
+            reach.write(redirect, &to_memory(&old)[..size])?;
             sink.put(verdict, Output::Number(u64::from(operands.size)));
         }
         None => put_number(verdict, &old, operands.size, sink),

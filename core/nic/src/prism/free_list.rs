@@ -102,8 +102,8 @@ impl FreeList {
 
     /// Returns the index of the buffer that contains `va`; `None` outside the list.
     fn index(&self, va: u64) -> Option<u32> {
-        let at = va.wrapping_sub(self.init.base);
-        (at < self.bytes).then(|| (at / u64::from(self.init.size)) as u32)
+        let offset = va.wrapping_sub(self.init.base);
+        (offset < self.bytes).then(|| (offset / u64::from(self.init.size)) as u32)
     }
 
     /// Processes all posted buffers, so that the server's queries do not count them as allocated.
@@ -156,7 +156,7 @@ impl FreeList {
         let mut states = self.states.iter().skip(first as usize);
         for word in bits {
             let taken = states.by_ref().take(64).enumerate();
-            *word = taken.fold(0, |word, (at, state)| word | u64::from(*state == State::Out) << at);
+            *word = taken.fold(0, |word, (bit, state)| word | u64::from(*state == State::Out) << bit);
         }
     }
 
@@ -171,11 +171,11 @@ impl FreeList {
         if !all {
             return;
         }
-        let of = |state: State| self.states.iter().filter(|one| **one == state).count();
-        assert_eq!(self.free.len(), of(State::Free), "free buffers = buffers in the list");
+        let count_of = |state: State| self.states.iter().filter(|one| **one == state).count();
+        assert_eq!(self.free.len(), count_of(State::Free), "free buffers = buffers in the list");
         assert_eq!(
             self.resting as usize,
-            of(State::Resting),
+            count_of(State::Resting),
             "resting buffers = those that were posted pinned"
         );
         let mut resting = self.states.iter().zip(&self.pins).filter(|(state, _)| **state == State::Resting);

@@ -48,8 +48,8 @@ impl Nic {
     #[cold]
     #[inline(never)]
     pub(crate) fn catch_up(&mut self, now: Instant, mem: Mem<'_>) {
-        for at in 0..self.prefetched.take() {
-            let transport = self.prefetched.packet(at);
+        for position in 0..self.prefetched.take() {
+            let transport = self.prefetched.packet(position);
             let Ok(packet) = packet::View::new(&transport) else { continue };
             let Some(index) = self.index(packet.bth.dest_qp) else { continue };
             // An earlier packet may have ended the connection.

@@ -4,12 +4,12 @@ use remora_wire::prism::operands::Number;
 
 /// Both bit by bit.
 pub fn and(a: &Number, b: &Number) -> Number {
-    std::array::from_fn(|at| a[at] & b[at])
+    std::array::from_fn(|index| a[index] & b[index])
 }
 
 /// `new` where `mask` has ones, else `old`.
 pub fn blend(old: &Number, new: &Number, mask: &Number) -> Number {
-    std::array::from_fn(|at| old[at] & !mask[at] | new[at] & mask[at])
+    std::array::from_fn(|index| old[index] & !mask[index] | new[index] & mask[index])
 }
 
 /// The sum within each field: nothing is carried out of a bit that `tops` has. What is carried out of the
@@ -17,25 +17,25 @@ pub fn blend(old: &Number, new: &Number, mask: &Number) -> Number {
 /// masked.
 pub fn add(a: &Number, b: &Number, tops: &Number) -> Number {
     let mut carry = false;
-    std::array::from_fn(|at| {
-        let low_a = a[at] & !tops[at];
-        let low_b = b[at] & !tops[at];
+    std::array::from_fn(|index| {
+        let low_a = a[index] & !tops[index];
+        let low_b = b[index] & !tops[index];
         let (sum, first) = low_a.overflowing_add(low_b);
         let (sum, second) = sum.overflowing_add(u64::from(carry));
         carry = first || second;
-        sum ^ (a[at] ^ b[at]) & tops[at]
+        sum ^ (a[index] ^ b[index]) & tops[index]
     })
 }
 
 /// Returns the lowest `size` bytes of a number.
 pub fn cut(number: &Number, size: usize) -> Number {
-    std::array::from_fn(|at| if at * 8 < size { number[at] } else { 0 })
+    std::array::from_fn(|index| if index * 8 < size { number[index] } else { 0 })
 }
 
 /// Returns the number in `bytes`, little-endian as in memory.
 pub fn from_memory(bytes: &[u8; 32]) -> Number {
     let (words, _) = bytes.as_chunks();
-    std::array::from_fn(|at| u64::from_le_bytes(words[at]))
+    std::array::from_fn(|index| u64::from_le_bytes(words[index]))
 }
 
 /// Returns the little-endian bytes of a number, as in memory.
@@ -72,7 +72,7 @@ mod tests {
     fn masks_choose_bits() {
         assert_eq!(blend(&[0xf0f0, 1, 2, 3], &[0x0f0f, 9, 9, 9], &[0xff, 0, u64::MAX, 0]), [0xf00f, 1, 9, 3]);
         assert_eq!(and(&[6, 5, 4, 3], &[3, 1, 4, 0]), [2, 1, 4, 0]);
-        let bytes = std::array::from_fn(|at| at as u8);
+        let bytes = std::array::from_fn(|index| index as u8);
         assert_eq!(from_memory(&bytes)[1], 0x0f0e_0d0c_0b0a_0908);
         assert_eq!(to_memory(&from_memory(&bytes)), bytes);
     }

@@ -85,9 +85,9 @@ fn serve_operation_list(
     let mut outcome = OperationListOutcome::default();
     let mut sink = AnswerWriter { buffer, len: 0, verdict: Verdict::Done, fits: true };
     let mut operations = operation_list::operations(packet.payload);
-    for at in 0..usize::from(packet.bth.resv7) {
+    for index in 0..usize::from(packet.bth.resv7) {
         let operation = operations.next().and_then(Result::ok).ok_or(NakCode::INVALID_REQUEST);
-        if at < passed && operation.is_ok() {
+        if index < passed && operation.is_ok() {
             continue;
         }
         let executed = operation.and_then(|operation| {

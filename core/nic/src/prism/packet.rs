@@ -81,8 +81,8 @@ impl RequestPacket {
     /// Writes what follows its headers. False: it may not be read.
     #[inline(always)]
     pub fn fill(&self, bytes: &mut [u8], context: &WqeContext, local: LocalMemory<'_>) -> bool {
-        let at = self.addresses.emit(bytes);
-        let rest = &mut bytes[at..];
+        let start = self.addresses.emit(bytes);
+        let rest = &mut bytes[start..];
         rest.is_empty() || gather_outlined(local.mem, local.pd, local.ring, context, 0, rest)
     }
 }

@@ -50,8 +50,8 @@ impl Prefetched {
 
     /// Returns the packet at this position, from BTH to ICRC.
     #[inline]
-    pub fn packet(&self, at: usize) -> [u8; LEN] {
-        self.packets[at]
+    pub fn packet(&self, index: usize) -> [u8; LEN] {
+        self.packets[index]
     }
 
     /// Stores a packet for which `waits` returned true. The caller has checked `is_full`.

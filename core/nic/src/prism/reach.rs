@@ -65,16 +65,16 @@ impl<'m> Reach<'m, '_> {
     }
 
     /// Copies `len` bytes between two addresses.
-    pub fn copy(&self, from: u64, to: u64, len: u32) -> Result<(), NakCode> {
-        let source = self.span(from, len as usize, Access::REMOTE_READ)?;
-        let target = self.span(to, len as usize, Access::REMOTE_WRITE)?;
+    pub fn copy(&self, source_va: u64, target_va: u64, len: u32) -> Result<(), NakCode> {
+        let source = self.span(source_va, len as usize, Access::REMOTE_READ)?;
+        let target = self.span(target_va, len as usize, Access::REMOTE_WRITE)?;
         if target.copy_from(&source) == len as usize { Ok(()) } else { Err(OUTSIDE) }
     }
 
-    /// Copies the payload of a packet to `to`.
+    /// Copies the payload of a packet to `va`.
     #[inline(always)]
-    pub fn place(&self, to: u64, bytes: &[u8]) -> Result<(), NakCode> {
-        let target = self.span(to, bytes.len(), Access::REMOTE_WRITE)?;
+    pub fn place(&self, va: u64, bytes: &[u8]) -> Result<(), NakCode> {
+        let target = self.span(va, bytes.len(), Access::REMOTE_WRITE)?;
         if target.write(bytes) == bytes.len() { Ok(()) } else { Err(OUTSIDE) }
     }
 

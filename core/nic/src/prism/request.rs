@@ -126,17 +126,17 @@ pub struct WorkRequest<'a> {
 impl WorkRequest<'_> {
     fn flag_bits(&self) -> Flags {
         let when = |there: bool, flag: Flags| if there { flag } else { Flags::NONE };
-        let at = |address: &Address| {
+        let flags_of = |address: &Address| {
             when(address.indirect, Flags::ADDR_INDIRECT).and(when(address.bounded, Flags::ADDR_BOUNDED))
         };
         let data = |data: &Data<'_>| when(matches!(data, Data::There { .. }), Flags::DATA_INDIRECT);
         let own = match &self.operation {
-            Operation::Read { from, .. } => at(from),
-            Operation::Write { to, data: what } => at(to).and(data(what)),
-            Operation::Allocate { data: what, .. } => Flags::ALLOCATE.and(data(what)),
+            Operation::Read { from, .. } => flags_of(from),
+            Operation::Write { to, data: content } => flags_of(to).and(data(content)),
+            Operation::Allocate { data: content, .. } => Flags::ALLOCATE.and(data(content)),
             Operation::CompareSwap { at: target, operands }
             | Operation::FetchAdd { at: target, operands } => {
-                at(target).and(Flags::EXTENDED).and(when(operands.is_indirect(), Flags::DATA_INDIRECT))
+                flags_of(target).and(Flags::EXTENDED).and(when(operands.is_indirect(), Flags::DATA_INDIRECT))
             }
         };
         own.and(when(self.conditional, Flags::CONDITIONAL))
@@ -176,16 +176,16 @@ pub fn write(
                 wqe.keys |= u64::from(first.lkey.get());
                 wqe.compare = list.len() as u64;
             }
-            for (at, pair) in list.get(1..).unwrap_or_default().chunks(2).enumerate() {
-                store(HEAD + at, &sge_slot(pair));
+            for (index, pair) in list.get(1..).unwrap_or_default().chunks(2).enumerate() {
+                store(HEAD + index, &sge_slot(pair));
             }
         }
         Behind::Inline(bytes) => {
             wqe.len = bytes.len() as u64;
-            for (at, bytes) in bytes.chunks(SLOT).enumerate() {
+            for (index, bytes) in bytes.chunks(SLOT).enumerate() {
                 let mut slot = [0; SLOT];
                 slot[..bytes.len()].copy_from_slice(bytes);
-                store(HEAD + at, &slot);
+                store(HEAD + index, &slot);
             }
         }
         Behind::Operands(operands, swaps) => {
@@ -193,7 +193,7 @@ pub fn write(
             let (len, compare, swap_add) = operands.emit(swaps, slots.as_flattened_mut());
             (wqe.len, wqe.compare, wqe.swap_add) = (len as u64, compare, swap_add);
             let used = slots[..count - HEAD].iter();
-            used.enumerate().for_each(|(at, slot)| store(HEAD + at, slot));
+            used.enumerate().for_each(|(index, slot)| store(HEAD + index, slot));
         }
     }
     wqe.len |= high_bits(request.id);
@@ -282,12 +282,12 @@ impl<'a> From<Payload<'a>> for Behind<'a> {
 /// Encodes the operation. Returns its opcode and the part after the first two slots.
 #[inline(always)]
 fn encode<'a>(operation: &'a Operation<'a>, wqe: &mut Wqe) -> Result<(WqeOpcode, Behind<'a>), PostError> {
-    let mut at = |remote: &Remote| {
+    let mut set_remote = |remote: &Remote| {
         (wqe.remote, wqe.keys) = (remote.addr, u64::from(remote.rkey.get()) << 32);
     };
     match operation {
         Operation::Read { from, len, into } => {
-            at(&from.remote);
+            set_remote(&from.remote);
             let capacity: u64 = into.iter().map(|sge| u64::from(sge.len)).sum();
             if !into.is_empty() && capacity < u64::from(*len) {
                 return Err(PostError::BadPayload);
@@ -296,15 +296,15 @@ fn encode<'a>(operation: &'a Operation<'a>, wqe: &mut Wqe) -> Result<(WqeOpcode,
             Ok((WqeOpcode::PRISM_READ, Behind::List(into)))
         }
         Operation::Write { to, data } => {
-            at(&to.remote);
+            set_remote(&to.remote);
             Ok((WqeOpcode::PRISM_WRITE, put_data(data, wqe)))
         }
         Operation::Allocate { list, rkey, data } => {
-            at(&Remote { addr: *list, rkey: *rkey });
+            set_remote(&Remote { addr: *list, rkey: *rkey });
             Ok((WqeOpcode::PRISM_WRITE, put_data(data, wqe)))
         }
         Operation::CompareSwap { at: target, operands } | Operation::FetchAdd { at: target, operands } => {
-            at(&target.remote);
+            set_remote(&target.remote);
             if !matches!(operands.size, 8 | 16 | 32) {
                 return Err(PostError::BadPayload);
             }

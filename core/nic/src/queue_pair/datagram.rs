@@ -22,7 +22,7 @@ impl QueuePair {
         qkey: u32,
         shared: &mut Shared,
     ) {
-        let Some((notice, from)) = ud::receive(packet, qkey) else {
+        let Some((notice, source)) = ud::receive(packet, qkey) else {
             shared.counters.qkey_viol_cntr += 1;
             return;
         };
@@ -35,8 +35,8 @@ impl QueuePair {
             return;
         };
         let grh = grh(arrived, shared.endpoint);
-        let put = |at, data: &[u8]| {
-            gather::deliver_outlined(mem, self.receive_pd(), &self.receive, &receive, at, data)
+        let put = |offset, data: &[u8]| {
+            gather::deliver_outlined(mem, self.receive_pd(), &self.receive, &receive, offset, data)
         };
         // The payload is written first: if it does not fit, no memory changes.
         if let Err(too_long) = put(GRH as u32, packet.payload).and_then(|()| put(0, &grh)) {
@@ -47,14 +47,14 @@ impl QueuePair {
         self.current = None;
         shared.counters.rx_send_requests += 1;
         let network = if arrived.source.address.is_ipv4() { NetworkType::Ipv4 } else { NetworkType::Ipv6 };
-        self.delivered(&receive, &notice, from, network, shared);
+        self.delivered(&receive, &notice, source, network, shared);
     }
 
     fn delivered(
         &mut self,
         receive: &Receive,
         notice: &Notice,
-        from: Qpn,
+        source: Qpn,
         network: NetworkType,
         shared: &mut Shared,
     ) {
@@ -62,7 +62,7 @@ impl QueuePair {
             kind: CompletionKind::Receive,
             byte_len: notice.len + GRH as u32,
             imm: notice.imm,
-            src_qp: from.get(),
+            src_qp: source.get(),
             grh: Some(network),
             ..self.received(receive, CompletionStatus::Success)
         };

@@ -176,10 +176,10 @@ mod tests {
 
     #[test]
     fn other_ops_classes_and_sizes_are_malformed_and_say_their_slot() {
-        for (at, value) in [(0, 3), (0, 0xff), (1, 2), (2, 1), (3, 0), (0, 2)] {
+        for (offset, value) in [(0, 3), (0, 0xff), (1, 2), (2, 1), (3, 0), (0, 2)] {
             let mut bytes = command().bytes();
-            bytes[at] = value;
-            assert_eq!(Command::parse(&bytes), Err(Malformed { slot: 0x0102 }), "byte {at} is {value}");
+            bytes[offset] = value;
+            assert_eq!(Command::parse(&bytes), Err(Malformed { slot: 0x0102 }), "byte {offset} is {value}");
         }
         assert_eq!(Command::parse(&[0; SLOT]), Err(Malformed { slot: 0 }), "no bytes");
     }

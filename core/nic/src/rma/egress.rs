@@ -34,7 +34,7 @@ enum Left {
 
 /// A message to send, without its nonce.
 struct Outgoing<'a> {
-    to: &'a Destination,
+    destination: &'a Destination,
     header: header::Repr,
     body: Body,
     tags: &'a TagSequence,
@@ -101,11 +101,11 @@ impl Rma {
     /// have their turns first.
     fn send_refusal(&mut self, out: &mut dyn Egress, shared: &mut Shared) -> Option<bool> {
         let key = std::mem::take(&mut self.refusals.front_mut()?.key);
-        let Refusal { to, header, body, tags, .. } = self.refusals.pop_front()?;
-        let outgoing = Outgoing { to: &to, header, body, tags: &tags, key: &key };
+        let Refusal { destination, header, body, tags, .. } = self.refusals.pop_front()?;
+        let outgoing = Outgoing { destination: &destination, header, body, tags: &tags, key: &key };
         let left = self.send(&outgoing, out, shared);
         if left == Left::Blocked {
-            self.refusals.push_back(Refusal { to, header, body, tags, key });
+            self.refusals.push_back(Refusal { destination, header, body, tags, key });
         }
         Some(left != Left::Blocked)
     }
@@ -154,7 +154,8 @@ impl Rma {
             Response::Nack => (plain, Body::None),
             Response::Solicit => return None,
         };
-        let outgoing = Outgoing { to: &context.to, header, body, tags: &tags, key: &context.key };
+        let outgoing =
+            Outgoing { destination: &context.destination, header, body, tags: &tags, key: &context.key };
         match self.send(&outgoing, out, shared) {
             Left::Yes(_) => self.responder.sent(slot, response),
             Left::Blocked => {
@@ -216,8 +217,9 @@ impl Rma {
             length: len,
             nonce: Nonce::default(),
         };
-        let to = Destination { endpoint: command.server, origin: None };
-        let outgoing = Outgoing { to: &to, header, body: Body::None, tags: &tags, key: &command.key };
+        let destination = Destination { endpoint: command.server, origin: None };
+        let outgoing =
+            Outgoing { destination: &destination, header, body: Body::None, tags: &tags, key: &command.key };
         match self.send(&outgoing, out, shared) {
             Left::Yes(nonce) => self.requester.answered(&answer, nonce),
             Left::Blocked => {
@@ -261,8 +263,14 @@ impl Rma {
             incarnation: portal.incarnation,
             max_payload: shared.mtu.min(u32::from(u16::MAX)) as u16,
         });
-        let to = Destination { endpoint: command.server, origin: None };
-        let outgoing = Outgoing { to: &to, header, body, tags: &TagSequence::EMPTY, key: &command.key };
+        let destination = Destination { endpoint: command.server, origin: None };
+        let outgoing = Outgoing {
+            destination: &destination,
+            header,
+            body,
+            tags: &TagSequence::EMPTY,
+            key: &command.key,
+        };
         Some(self.send(&outgoing, out, shared))
     }
 
@@ -285,23 +293,24 @@ impl Rma {
             max_payload: shared.mtu.min(u32::from(u16::MAX)) as u16,
             timeout: self.responder.timeout(slot) as u32,
         });
-        let outgoing = Outgoing { to: &context.to, header, body, tags: &tags, key: &context.key };
+        let outgoing =
+            Outgoing { destination: &context.destination, header, body, tags: &tags, key: &context.key };
         Some(self.send(&outgoing, out, shared))
     }
 
     /// Seals a message whose payload is in the buffer, and writes it into a frame. Without a route to the
     /// destination, the message is lost.
     fn send(&mut self, outgoing: &Outgoing<'_>, out: &mut dyn Egress, shared: &mut Shared) -> Left {
-        let Outgoing { to, header, body, tags, key } = outgoing;
+        let Outgoing { destination, header, body, tags, key } = outgoing;
         let len = Message::len(header, body);
-        let is_ipv4 = shared.endpoint.address.is_ipv4() && to.endpoint.address.is_ipv4();
-        let Some(peer) = out.peer_of(&to.endpoint, to.origin) else {
+        let is_ipv4 = shared.endpoint.address.is_ipv4() && destination.endpoint.address.is_ipv4();
+        let Some(peer) = out.peer_of(&destination.endpoint, destination.origin) else {
             shared.counters.rma_unreachable += 1;
             return Left::Yes(self.next_nonce(key));
         };
         let start = out.start(peer);
         let below = start.overhead(is_ipv4);
-        let route = Route { traffic_class: DSCP << 2, ..Route::new(shared.endpoint, to.endpoint) };
+        let route = Route { traffic_class: DSCP << 2, ..Route::new(shared.endpoint, destination.endpoint) };
         out.mark(route.ip_fields());
         let Some(lease) = out.lend(peer, Class::default(), below + len) else {
             self.full_peer = peer;

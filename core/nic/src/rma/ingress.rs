@@ -32,9 +32,11 @@ impl Rma {
         };
         shared.counters.rcvd_pkts += 1;
         shared.counters.rcvd_bytes += arrived.transport.len() as u64;
-        let to = Destination { endpoint: arrived.source, origin };
+        let destination = Destination { endpoint: arrived.source, origin };
         match (message.header.kind, &message.body) {
-            (_, Body::Request(request)) => self.take_request(now, mem, &message, request, to, shared),
+            (_, Body::Request(request)) => {
+                self.take_request(now, mem, &message, request, destination, shared)
+            }
             (Kind::Data, _) if message.header.slot & SERVED != 0 => {
                 self.take_written(now, mem, &message, shared);
             }
@@ -67,33 +69,33 @@ impl Rma {
         mem: Mem<'_>,
         message: &Message<'_>,
         request: &request::Repr,
-        to: Destination,
+        destination: Destination,
         shared: &mut Shared,
     ) {
         let header = &message.header;
-        let found = self.regions.get(header.region);
+        let region = self.regions.get(header.region);
         // The check of a nonexistent region takes as long as that of a region with another key.
-        let (epoch, region_key) = match &found {
+        let (epoch, region_key) = match &region {
             Some(Snapshot { epoch, region_key, .. }) => (*epoch, region_key.clone()),
             None => (0, self.decoy.clone()),
         };
         let identity = Identity {
-            address: to.endpoint.address,
+            address: destination.endpoint.address,
             pid: request.pid,
             incarnation: request.incarnation,
             kind: header.kind,
         };
         let key = self.keys.derive(header.region, epoch, region_key.bytes(), &identity);
         let authentic = self.opens(&key, &TagSequence::EMPTY, message);
-        let Some(region) = found.filter(|_| authentic) else {
+        let Some(region) = region.filter(|_| authentic) else {
             shared.counters.rma_bad_requests += 1;
-            self.fail_request(now, header, to, super::RESERVED_KEY, shared);
+            self.fail_request(now, header, destination, super::RESERVED_KEY, shared);
             return;
         };
         if !permitted(mem, header, &region) {
             shared.counters.rma_access_errors += 1;
             let body = Body::Completion(completion::Repr { status: completion::Status::AccessError });
-            self.refuse(Kind::Completion, header, body, to, key, shared);
+            self.refuse(Kind::Completion, header, body, destination, key, shared);
             return;
         }
         let accepted = Request {
@@ -102,10 +104,10 @@ impl Rma {
             size: header.length,
             max_payload: u32::from(request.max_payload),
             nonce: header.nonce,
-            initiator: to.endpoint,
+            initiator: destination.endpoint,
         };
         let context = ServedContext {
-            to,
+            destination,
             slot: header.slot,
             region: header.region,
             epoch: region.epoch,
@@ -117,7 +119,7 @@ impl Rma {
             Accepted::Slot(_) => shared.counters.rma_served += 1,
             Accepted::Nack => {
                 shared.counters.rma_nacks_sent += 1;
-                self.refuse(Kind::Nack, header, Body::None, to, key, shared);
+                self.refuse(Kind::Nack, header, Body::None, destination, key, shared);
             }
         }
     }
@@ -128,7 +130,7 @@ impl Rma {
         &mut self,
         now: Instant,
         header: &header::Repr,
-        to: Destination,
+        destination: Destination,
         key: [u8; KEY_LEN],
         shared: &mut Shared,
     ) {
@@ -136,7 +138,7 @@ impl Rma {
             shared.counters.rma_failures_suppressed += 1;
             return;
         }
-        self.refuse(Kind::AuthenticationFailure, header, Body::None, to, key, shared);
+        self.refuse(Kind::AuthenticationFailure, header, Body::None, destination, key, shared);
     }
 
     /// Queues a refusal of a request.
@@ -145,7 +147,7 @@ impl Rma {
         kind: Kind,
         header: &header::Repr,
         body: Body,
-        to: Destination,
+        destination: Destination,
         key: [u8; KEY_LEN],
         shared: &mut Shared,
     ) {
@@ -155,7 +157,7 @@ impl Rma {
         }
         let tags = TagSequence::new(header.nonce);
         let header = header::Repr { kind, offset: 0, length: 0, ..*header };
-        self.refusals.push_back(Refusal { to, header, body, tags, key });
+        self.refusals.push_back(Refusal { destination, header, body, tags, key });
     }
 
     /// Processes data of a local read command.
@@ -346,7 +348,7 @@ impl Rma {
         };
         self.responder.abort(slot, &mut self.solicitation);
         shared.counters.rma_revoked += 1;
-        self.fail_request(now, &header, context.to, context.key, shared);
+        self.fail_request(now, &header, context.destination, context.key, shared);
     }
 }
 

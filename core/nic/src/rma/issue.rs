@@ -48,8 +48,8 @@ impl Rma {
             self.portals.fetched(false);
             return 0;
         }
-        let until = produced.min(begun + most);
-        while fetched < until {
+        let end = produced.min(begun + most);
+        while fetched < end {
             // The command is copied once, because the program may change it at any time.
             let mut bytes = [0; SLOT];
             ring.load(fetched, &mut bytes);
@@ -112,13 +112,13 @@ impl Rma {
     ) -> Option<Span<'m>> {
         let Operand { region, offset: start } = command.local;
         let memory = self.regions.get(region)?.memory;
-        let from = start.checked_add(u64::from(offset))?;
-        let fits = from.checked_add(u64::from(len)).is_some_and(|end| end <= memory.len);
+        let begin = start.checked_add(u64::from(offset))?;
+        let fits = begin.checked_add(u64::from(len)).is_some_and(|end| end <= memory.len);
         if !fits || mem.domain(memory.key) != Some(pd) {
             return None;
         }
         let access = if command.kind == Kind::Read { Access::LOCAL_WRITE } else { Access::NONE };
-        mem.check(pd, memory.key, memory.base + from, len as usize, access).ok()
+        mem.check(pd, memory.key, memory.base + begin, len as usize, access).ok()
     }
 
     /// Writes the completion of an operation that has ended.

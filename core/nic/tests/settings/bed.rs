@@ -34,8 +34,8 @@ impl Frame {
 
     /// The queue pair that it is for.
     pub fn dest_qp(&self) -> u32 {
-        let at = ipv4::LEN + udp::LEN + 4;
-        u32::from_be_bytes(self.bytes[at..at + 4].try_into().unwrap()) & 0x00ff_ffff
+        let offset = ipv4::LEN + udp::LEN + 4;
+        u32::from_be_bytes(self.bytes[offset..offset + 4].try_into().unwrap()) & 0x00ff_ffff
     }
 
     /// True if the packet requests an acknowledgement.
@@ -45,8 +45,8 @@ impl Frame {
 
     /// Sequence number of the packet.
     pub fn psn(&self) -> u32 {
-        let at = ipv4::LEN + udp::LEN + 8;
-        u32::from_be_bytes(self.bytes[at..at + 4].try_into().unwrap()) & 0x00ff_ffff
+        let offset = ipv4::LEN + udp::LEN + 8;
+        u32::from_be_bytes(self.bytes[offset..offset + 4].try_into().unwrap()) & 0x00ff_ffff
     }
 
     pub fn ecn(&self) -> u8 {
@@ -238,9 +238,10 @@ impl Bed {
         let request =
             WorkRequest { id: 0, operation, payload: Payload::Sges(&list), flags: Flags::default() };
         let bounds = wqe::Bounds { max_sge: 1, max_inline: 0 };
-        let at = *head;
-        let slots =
-            wqe::write(&request, &bounds, SLOTS as usize, |slot, bytes| send.store(at + slot as u64, bytes));
+        let start = *head;
+        let slots = wqe::write(&request, &bounds, SLOTS as usize, |slot, bytes| {
+            send.store(start + slot as u64, bytes)
+        });
         *head += slots.unwrap() as u64;
         send.set_word(Word::Produced, *head);
         engine.enter().parts().0.doorbell(*number);
@@ -271,9 +272,9 @@ impl Bed {
     }
 
     /// All frames of a host arrive at the other.
-    pub fn deliver(&mut self, from: usize) {
-        for frame in self.sent(from) {
-            self.arrive(1 - from, &frame);
+    pub fn deliver(&mut self, sender: usize) {
+        for frame in self.sent(sender) {
+            self.arrive(1 - sender, &frame);
         }
     }
 
@@ -293,16 +294,16 @@ impl Bed {
     /// The time is `now`: a host's timers run.
     pub fn expire(&mut self, host: usize, now: u64) {
         self.now = now;
-        let at = Instant(now);
-        self.hosts[host].engine.enter().parts().0.expire(at, at, 64);
+        let time = Instant(now);
+        self.hosts[host].engine.enter().parts().0.expire(time, time, 64);
     }
 
     /// Completions of a host.
     pub fn poll(&mut self, host: usize) -> Vec<Cqe> {
         let poller = &mut self.hosts[host].poller;
-        let found = std::iter::from_fn(|| poller.poll()).collect();
+        let completions = std::iter::from_fn(|| poller.poll()).collect();
         poller.free();
-        found
+        completions
     }
 
     pub fn counters(&self, host: usize) -> Counters {
@@ -312,8 +313,8 @@ impl Bed {
 
 fn changes(host: usize, dest_qp: Qpn, link: &Link) -> [Modify; 3] {
     let route = Route::new(endpoint(host), endpoint(1 - host));
-    let to = |state| Modify { state: Some(state), ..Modify::default() };
-    let init = Modify { access: Some(rights()), pkey_index: Some(0), port: Some(1), ..to(State::Init) };
+    let change = |state| Modify { state: Some(state), ..Modify::default() };
+    let init = Modify { access: Some(rights()), pkey_index: Some(0), port: Some(1), ..change(State::Init) };
     let rtr = Modify {
         state: Some(State::Rtr),
         address: Some(AddressVector { class: link.class, ..AddressVector::new(Peer(0), route) }),

@@ -122,9 +122,9 @@ fn a_queue_pair_of_another_class_goes_on_and_those_of_one_class_share_it_equally
             assert_eq!(bed.transmit(0, 64), 2);
         }
         let sent = bed.sent(0);
-        let of =
+        let count =
             |pair: &usize| sent.iter().filter(|frame| frame.dest_qp() == bed.number(1, *pair).get()).count();
-        assert_eq!(stopped.iter().map(of).collect::<Vec<_>>(), [20; 8]);
+        assert_eq!(stopped.iter().map(count).collect::<Vec<_>>(), [20; 8]);
     }
 }
 
