@@ -228,7 +228,7 @@ pub enum ModifyError {
 /// # Errors
 /// The first applicable [`ModifyError`], in the order of its variants.
 pub fn modify(current: State, target: State, service: Service, given: Attributes) -> Result<(), ModifyError> {
-    let Some(row) = TRANSITIONS.iter().find(|row| row.from == current && row.to == target) else {
+    let Some(row) = TRANSITIONS.iter().find(|row| row.source == current && row.target == target) else {
         return Err(ModifyError::NoTransition(current, target));
     };
     let Some(rule) = row.rules[service as usize] else {
@@ -244,5 +244,5 @@ pub fn modify(current: State, target: State, service: Service, given: Attributes
 
 /// Returns the attributes of a transition, or `None` if the transition is invalid.
 pub fn rule(current: State, target: State, service: Service) -> Option<Rule> {
-    TRANSITIONS.iter().find(|row| row.from == current && row.to == target)?.rules[service as usize]
+    TRANSITIONS.iter().find(|row| row.source == current && row.target == target)?.rules[service as usize]
 }

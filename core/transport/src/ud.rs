@@ -100,15 +100,15 @@ impl<D: Copy> Sender<D> {
 
     /// Returns the next packet, or `None` if there is no datagram.
     pub fn plan(&self) -> Option<Plan> {
-        let Datagram { to, imm, len, solicited, .. } = self.current.as_ref()?;
-        let qkey = if to.qkey & CONTROLLED != 0 { self.qkey } else { to.qkey };
+        let Datagram { to: destination, imm, len, solicited, .. } = self.current.as_ref()?;
+        let qkey = if destination.qkey & CONTROLLED != 0 { self.qkey } else { destination.qkey };
         let ext = Extensions {
             deth: Some(deth::Repr { qkey, src_qp: self.own }),
             imm: imm.map(|value| immdt::Repr { value }),
             ..Extensions::NONE
         };
         let opcode = if imm.is_some() { Opcode::UD_SEND_ONLY_IMM } else { Opcode::UD_SEND_ONLY };
-        Some(Plan { opcode, psn: self.psn, to: to.qp, solicited: *solicited, ext, len: *len })
+        Some(Plan { opcode, psn: self.psn, to: destination.qp, solicited: *solicited, ext, len: *len })
     }
 
     /// Records that the planned packet was sent, which ends the datagram.
@@ -181,8 +181,8 @@ mod tests {
         let mut bytes = vec![0; packet.buffer_len()];
         packet.emit(&mut bytes);
         let packet = packet::View::new(&bytes).unwrap();
-        let (notice, from) = receive(&packet, 0x2222).unwrap();
-        assert_eq!((notice.len, notice.imm, notice.solicited, from), (8, Some(9), true, OWN));
+        let (notice, source) = receive(&packet, 0x2222).unwrap();
+        assert_eq!((notice.len, notice.imm, notice.solicited, source), (8, Some(9), true, OWN));
         for wrong in [0, 0x2223, 0x8000_2222] {
             assert_eq!(receive(&packet, wrong), None);
         }

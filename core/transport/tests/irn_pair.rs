@@ -114,7 +114,7 @@ impl Flow {
                 || receiver.arrival(seq) == Arrival::GapDuplicate
         }));
         let in_order = &FLOW[..receiver.rcv_nxt() as usize];
-        let ended = |what: &[Ends]| in_order.iter().filter(|ends| what.contains(ends)).count() as u32;
+        let ended = |kinds: &[Ends]| in_order.iter().filter(|ends| kinds.contains(ends)).count() as u32;
         assert_eq!(pair.completed, ended(&[Ends::Completion]), "each operation completes once, in order");
         assert_eq!(receiver.msn(), ended(&[Ends::Completion, Ends::Message]));
     }

@@ -5,23 +5,30 @@ use remora_transport::state::{Attributes, ModifyError, Queue, Service, State, mo
 const NAMED: usize = Attributes::NAMED.len();
 
 fn everything() -> Vec<(State, State, Service)> {
-    let pairs = State::ALL.into_iter().flat_map(|from| State::ALL.into_iter().map(move |to| (from, to)));
-    pairs.flat_map(|(from, to)| Service::ALL.into_iter().map(move |service| (from, to, service))).collect()
+    let pairs =
+        State::ALL.into_iter().flat_map(|source| State::ALL.into_iter().map(move |target| (source, target)));
+    pairs
+        .flat_map(|(source, target)| Service::ALL.into_iter().map(move |service| (source, target, service)))
+        .collect()
 }
 
 #[test]
 fn a_transition_takes_its_required_attributes_and_any_of_its_optional_ones() {
     let mut transitions = 0;
-    for (from, to, service) in everything() {
-        let Some(rule) = rule(from, to, service) else { continue };
+    for (source, target, service) in everything() {
+        let Some(rule) = rule(source, target, service) else { continue };
         transitions += 1;
         let all = rule.required.and(rule.optional);
         for given in [rule.required, all, all.and(Attributes::STATE)] {
-            assert_eq!(modify(from, to, service, given), Ok(()), "{from} {to} {service:?} {given}");
+            assert_eq!(
+                modify(source, target, service, given),
+                Ok(()),
+                "{source} {target} {service:?} {given}"
+            );
         }
         for (attribute, _) in Attributes::NAMED {
             if rule.optional.contains(*attribute) {
-                assert_eq!(modify(from, to, service, rule.required.and(*attribute)), Ok(()));
+                assert_eq!(modify(source, target, service, rule.required.and(*attribute)), Ok(()));
             }
         }
     }
@@ -31,38 +38,50 @@ fn a_transition_takes_its_required_attributes_and_any_of_its_optional_ones() {
 
 #[test]
 fn each_missing_attribute_and_each_excess_attribute_is_named() {
-    for (from, to, service) in everything() {
-        let Some(rule) = rule(from, to, service) else { continue };
+    for (source, target, service) in everything() {
+        let Some(rule) = rule(source, target, service) else { continue };
         for (attribute, name) in Attributes::NAMED {
             if rule.required.contains(*attribute) {
                 let given = rule.required.without(*attribute);
-                assert_eq!(modify(from, to, service, given), Err(ModifyError::Missing(*attribute)), "{name}");
+                assert_eq!(
+                    modify(source, target, service, given),
+                    Err(ModifyError::Missing(*attribute)),
+                    "{name}"
+                );
             } else if !rule.optional.contains(*attribute) && *attribute != Attributes::STATE {
                 let given = rule.required.and(*attribute);
-                assert_eq!(modify(from, to, service, given), Err(ModifyError::Excess(*attribute)), "{name}");
+                assert_eq!(
+                    modify(source, target, service, given),
+                    Err(ModifyError::Excess(*attribute)),
+                    "{name}"
+                );
             }
         }
         let unknown = Attributes(1 << 30);
-        assert_eq!(modify(from, to, service, rule.required.and(unknown)), Err(ModifyError::Excess(unknown)));
+        assert_eq!(
+            modify(source, target, service, rule.required.and(unknown)),
+            Err(ModifyError::Excess(unknown))
+        );
     }
 }
 
 #[test]
 fn what_is_not_in_the_table_is_no_transition() {
     let any = Attributes(u32::MAX);
-    for (from, to, service) in everything() {
-        if rule(from, to, service).is_some() {
+    for (source, target, service) in everything() {
+        if rule(source, target, service).is_some() {
             continue;
         }
-        let expected = match (from, to) {
-            (State::Sqe, State::Rts) => ModifyError::NotThisService(from, to, service),
-            _ => ModifyError::NoTransition(from, to),
+        let expected = match (source, target) {
+            (State::Sqe, State::Rts) => ModifyError::NotThisService(source, target, service),
+            _ => ModifyError::NoTransition(source, target),
         };
-        assert_eq!(modify(from, to, service, any), Err(expected));
+        assert_eq!(modify(source, target, service, any), Err(expected));
     }
     // No step can be skipped on the way to RTS, and ERR can be left only through RESET.
-    for (from, to) in [(State::Reset, State::Rtr), (State::Init, State::Rts), (State::Err, State::Rts)] {
-        assert_eq!(modify(from, to, Service::Rc, any), Err(ModifyError::NoTransition(from, to)));
+    for (source, target) in [(State::Reset, State::Rtr), (State::Init, State::Rts), (State::Err, State::Rts)]
+    {
+        assert_eq!(modify(source, target, Service::Rc, any), Err(ModifyError::NoTransition(source, target)));
     }
 }
 
@@ -70,7 +89,7 @@ fn what_is_not_in_the_table_is_no_transition() {
 #[test]
 fn every_walk_gives_what_a_queue_needs_before_it_works_and_can_always_begin_again() {
     for service in Service::ALL {
-        let required = |from, to| rule(from, to, service).expect("a step on the way up").required;
+        let required = |source, target| rule(source, target, service).expect("a step on the way up").required;
         let receives = required(State::Reset, State::Init).and(required(State::Init, State::Rtr));
         let sends = receives.and(required(State::Rtr, State::Rts));
         // A transition to SQE is never requested: a running queue pair enters it after an error.
@@ -88,10 +107,10 @@ fn every_walk_gives_what_a_queue_needs_before_it_works_and_can_always_begin_agai
                 assert!(given.contains(sends), "{service:?} {state}: {given}");
             }
             assert_eq!(modify(state, State::Reset, service, Attributes(0)), Ok(()), "{service:?} {state}");
-            for to in State::ALL {
-                if let Some(rule) = rule(state, to, service) {
-                    let before = if to == State::Reset { Attributes(0) } else { given };
-                    open.push((to, before.and(rule.required)));
+            for target in State::ALL {
+                if let Some(rule) = rule(state, target, service) {
+                    let before = if target == State::Reset { Attributes(0) } else { given };
+                    open.push((target, before.and(rule.required)));
                 }
             }
         }
@@ -117,7 +136,7 @@ fn the_masks_of_programs_in_the_field_are_accepted() {
 
 #[test]
 fn only_reliable_responders_need_their_two_attributes_and_only_requesters_their_four() {
-    let required = |from, to, service| rule(from, to, service).expect("a transition").required;
+    let required = |source, target, service| rule(source, target, service).expect("a transition").required;
     for service in Service::ALL {
         let responds = matches!(service, Service::Rc | Service::XrcTarget);
         let rtr = required(State::Init, State::Rtr, service);
@@ -186,10 +205,12 @@ fn draw() -> String {
         "# Queue pair states\n\nDrawn from `core/transport/src/state/transitions.rs` by `core/transport/tests/queue_pair_states.rs`.\n\n\
          ```mermaid\nstateDiagram-v2\n    [*] --> RESET\n",
     );
-    for (from, to) in State::ALL.into_iter().flat_map(|from| State::ALL.map(|to| (from, to))) {
-        let plain = matches!(to, State::Reset | State::Err) || from == to;
-        if !plain && Service::ALL.into_iter().any(|service| rule(from, to, service).is_some()) {
-            text += &format!("    {from} --> {to}\n");
+    for (source, target) in
+        State::ALL.into_iter().flat_map(|source| State::ALL.map(|target| (source, target)))
+    {
+        let plain = matches!(target, State::Reset | State::Err) || source == target;
+        if !plain && Service::ALL.into_iter().any(|service| rule(source, target, service).is_some()) {
+            text += &format!("    {source} --> {target}\n");
         }
     }
     text += "    RTS --> SQE: a failed send (not RC, XRC)\n    RTS --> ERR: a failed request\n```\n\n\
@@ -202,10 +223,11 @@ fn draw() -> String {
         text += &format!("| {state} | {send:?} | {receive:?} | {packets} |\n");
     }
     text += "\n| from | to | service | required | optional |\n|---|---|---|---|---|\n";
-    for (from, to, service) in everything() {
-        let Some(rule) = rule(from, to, service) else { continue };
-        if !matches!(to, State::Reset | State::Err) {
-            text += &format!("| {from} | {to} | {service:?} | {} | {} |\n", rule.required, rule.optional);
+    for (source, target, service) in everything() {
+        let Some(rule) = rule(source, target, service) else { continue };
+        if !matches!(target, State::Reset | State::Err) {
+            text +=
+                &format!("| {source} | {target} | {service:?} | {} | {} |\n", rule.required, rule.optional);
         }
     }
     text

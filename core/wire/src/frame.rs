@@ -131,11 +131,11 @@ pub trait Egress {
     /// Returns true if frames to this peer must carry an ICRC. Otherwise its four bytes are zero.
     fn seals(&self, peer: Peer) -> bool;
 
-    /// Returns the peer through which to send a datagram for queue pair `to` whose address handle names
+    /// Returns the peer through which to send a datagram for queue pair `qp` whose address handle names
     /// `peer`. Programs on one address share a peer, and a port may have a shorter path to some of them.
     #[inline]
-    fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
-        let _ = to;
+    fn nearest(&mut self, peer: Peer, qp: Qpn) -> Peer {
+        let _ = qp;
         peer
     }
 
@@ -155,8 +155,8 @@ pub trait Egress {
     /// next [`lend`](Egress::lend) only, because a port remembers a bounded number of unknown peers.
     /// `origin` is the path on which a frame of that endpoint arrived. Returns `None` if the port has no
     /// route to the endpoint.
-    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
-        let _ = (to, origin);
+    fn peer_of(&mut self, endpoint: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+        let _ = (endpoint, origin);
         None
     }
 
@@ -204,8 +204,8 @@ impl Egress for &mut dyn Egress {
         (**self).seals(peer)
     }
 
-    fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
-        (**self).nearest(peer, to)
+    fn nearest(&mut self, peer: Peer, qp: Qpn) -> Peer {
+        (**self).nearest(peer, qp)
     }
 
     fn mark(&mut self, fields: IpFields) {
@@ -216,8 +216,8 @@ impl Egress for &mut dyn Egress {
         (**self).lend(peer, class, len)
     }
 
-    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
-        (**self).peer_of(to, origin)
+    fn peer_of(&mut self, endpoint: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+        (**self).peer_of(endpoint, origin)
     }
 
     fn has_space_per_peer(&self) -> bool {

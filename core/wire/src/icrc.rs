@@ -69,8 +69,8 @@ pub fn compute(ip: &[u8], udp: &[u8], transport: &[u8]) -> u32 {
     crc.update(&[0xff; 8]);
     let masks_ip: &[_] = if ip.len() == ipv4::LEN { &MASKS_V4 } else { &MASKS_V6 };
     for (bytes, masks) in [(ip, masks_ip), (udp, &MASKS_UDP), (transport, &MASKS_BTH)] {
-        for (at, byte) in bytes.iter().enumerate() {
-            let mask = masks.iter().find(|(masked, _)| *masked == at).map_or(0, |(_, mask)| *mask);
+        for (index, byte) in bytes.iter().enumerate() {
+            let mask = masks.iter().find(|(masked, _)| *masked == index).map_or(0, |(_, mask)| *mask);
             crc.update(&[byte | mask]);
         }
     }
@@ -105,8 +105,8 @@ impl Flow {
         let (lengths, masks_ip): (_, &[_]) = if is_ipv4 { (2..6, &MASKS_V4) } else { (4..6, &MASKS_V6) };
         ip_bytes[lengths].fill(0);
         udp_bytes[4..6].fill(0);
-        masks_ip.iter().for_each(|(at, mask)| ip_bytes[*at] |= mask);
-        MASKS_UDP.iter().for_each(|(at, mask)| udp_bytes[*at] |= mask);
+        masks_ip.iter().for_each(|(index, mask)| ip_bytes[*index] |= mask);
+        MASKS_UDP.iter().for_each(|(index, mask)| udp_bytes[*index] |= mask);
         let mut crc = crc32fast::Hasher::new();
         crc.update(&[0xff; 8]);
         crc.update(&ip_bytes[..ip_len]);

@@ -268,9 +268,9 @@ mod tests {
 
     #[test]
     fn refusals() {
-        let with = |at: usize, value: u8| {
+        let with = |offset: usize, value: u8| {
             let mut bytes = BYTES;
-            bytes[at] = value;
+            bytes[offset] = value;
             View::new(&bytes).unwrap_err()
         };
         for len in 0..BYTES.len() {

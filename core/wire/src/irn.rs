@@ -69,12 +69,12 @@ impl Additions {
     #[inline(always)]
     pub fn split<'a>(packet: &packet::View<'a>) -> Result<(Additions, &'a [u8]), WireError> {
         let shape = shape(packet.bth.opcode, packet.aeth().map(|aeth| aeth.syndrome));
-        let mut found = Additions::default();
+        let mut additions = Additions::default();
         let mut rest = packet.payload;
         macro_rules! take {
             ($bit:ident, $field:ident, $header:ident) => {
                 if shape & $bit != 0 {
-                    found.$field = Some($header::Repr::parse(&$header::View::new(rest)?));
+                    additions.$field = Some($header::Repr::parse(&$header::View::new(rest)?));
                     rest = &rest[$header::LEN..];
                 }
             };
@@ -83,7 +83,7 @@ impl Additions {
         take!(MESSAGE, message, message);
         take!(FETCH, fetch, fetch);
         take!(SACK, sack, sack);
-        Ok((found, rest))
+        Ok((additions, rest))
     }
 
     /// Returns the total length in bytes.
@@ -105,12 +105,12 @@ impl Additions {
     /// Always inlined, because the compiler knows the caller's additions.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
-        let mut at = 0;
+        let mut offset = 0;
         macro_rules! put {
             ($field:ident, $header:ident) => {
                 if let Some(header) = &self.$field {
-                    header.emit(&mut out[at..]);
-                    at += $header::LEN;
+                    header.emit(&mut out[offset..]);
+                    offset += $header::LEN;
                 }
             };
         }
@@ -118,7 +118,7 @@ impl Additions {
         put!(message, message);
         put!(fetch, fetch);
         put!(sack, sack);
-        at
+        offset
     }
 
     /// Returns true if these are the additions of a packet with this op-code and, if it has one, this

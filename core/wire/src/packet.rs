@@ -62,12 +62,12 @@ impl Extensions {
     /// `out` is shorter. Always inlined, because the compiler knows the caller's headers.
     #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
-        let mut at = 0;
+        let mut offset = 0;
         macro_rules! put {
             ($field:ident, $header:ident) => {
                 if let Some(header) = &self.$field {
-                    header.emit(&mut out[at..]);
-                    at += $header::LEN;
+                    header.emit(&mut out[offset..]);
+                    offset += $header::LEN;
                 }
             };
         }
@@ -79,7 +79,7 @@ impl Extensions {
         put!(atomic_ack, atomic_ack);
         put!(imm, immdt);
         put!(ieth, ieth);
-        at
+        offset
     }
 
     /// Returns the bits of the op-code table for the present headers.
@@ -171,14 +171,14 @@ impl<'a> View<'a> {
         if self.shape & bit == 0 {
             return None;
         }
-        let mut at = 0;
+        let mut offset = 0;
         for (earlier, len) in opcode::EXTENSION_LENS {
             if earlier == bit {
                 break;
             }
-            at += if self.shape & earlier == 0 { 0 } else { len };
+            offset += if self.shape & earlier == 0 { 0 } else { len };
         }
-        self.extensions.get(at..)
+        self.extensions.get(offset..)
     }
 }
 

@@ -62,7 +62,7 @@ struct Seen {
 
 /// Returns true for UDP packets to RoCE's port, decided from the raw bytes without the parser under test.
 fn is_roce(frame: &[u8]) -> bool {
-    let port = |at: usize| frame.get(at..at + 2) == Some(&ROCE_PORT.to_be_bytes());
+    let port = |offset: usize| frame.get(offset..offset + 2) == Some(&ROCE_PORT.to_be_bytes());
     match (frame[12], frame[13]) {
         (0x08, 0x00) => frame[23] == 17 && port(36),
         (0x86, 0xdd) => frame[20] == 17 && port(56),

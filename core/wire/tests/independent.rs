@@ -117,12 +117,12 @@ fn scapy_sees_a_wrong_icrc() {
 fn the_cases_hold_every_op_code_over_both_versions() {
     let cases = cases();
     for opcode in (0..=255).map(Opcode).filter(|opcode| opcode.is_known()) {
-        let of = |is_ipv4: bool| {
+        let count = |is_ipv4: bool| {
             cases
                 .iter()
                 .filter(|case| case.packet().bth.opcode == opcode && case.is_ipv4() == is_ipv4)
                 .count()
         };
-        assert_eq!((of(true), of(false)), (4, 4), "{opcode}");
+        assert_eq!((count(true), count(false)), (4, 4), "{opcode}");
     }
 }

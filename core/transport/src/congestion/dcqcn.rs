@@ -326,7 +326,7 @@ mod tests {
         let mut point = NotificationPoint::default();
         let settings = Settings::default();
         let due: Vec<bool> =
-            [0, 1, 49_999, 50_000, 50_001, 200_000].map(|at| point.marked(Instant(at), &settings)).into();
+            [0, 1, 49_999, 50_000, 50_001, 200_000].map(|time| point.marked(Instant(time), &settings)).into();
         assert_eq!(due, [true, false, false, true, false, true]);
     }
 
@@ -411,13 +411,13 @@ mod tests {
     fn ns3_every_marked_packet_is_notified() {
         let mut point = NotificationPoint::default();
         let settings = Settings::ns3();
-        assert!([0, 0, 1, 2].iter().all(|at| point.marked(Instant(*at), &settings)));
+        assert!([0, 0, 1, 2].iter().all(|time| point.marked(Instant(*time), &settings)));
     }
 
     #[test]
     fn ns3_the_rate_is_cut_at_the_end_of_an_interval_once_for_all_notifications_in_it() {
         let mut point = ns3();
-        (0..100).for_each(|at| point.notified(Instant(10 + 30 * at)));
+        (0..100).for_each(|index| point.notified(Instant(10 + 30 * index)));
         assert!(close(point.current, LINE), "the rate is not cut before the interval has ended");
         assert_eq!(point.deadline(), Instant(10 + 4_000));
         run(&mut point, 5_000);
@@ -462,7 +462,7 @@ mod tests {
         let settings = super::super::Settings::default();
         let dcqcn = Settings { decrease_ns: 4_000, ..settings.dcqcn };
         let mut point = ReactionPoint::new(&super::super::Settings { dcqcn, ..settings });
-        [0, 1, 3_999].iter().for_each(|at| point.notified(Instant(*at)));
+        [0, 1, 3_999].iter().for_each(|time| point.notified(Instant(*time)));
         assert!(close(point.current, LINE / 2.0));
         point.notified(Instant(4_000));
         assert!(close(point.current, LINE / 4.0));
@@ -471,7 +471,7 @@ mod tests {
     #[test]
     fn however_many_notifications_come_the_least_rate_stays() {
         let mut point = point();
-        (0..1000).for_each(|at| point.notified(Instant(at)));
+        (0..1000).for_each(|time| point.notified(Instant(time)));
         assert_eq!(point.rate(), 10_000_000);
     }
 }

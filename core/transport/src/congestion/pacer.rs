@@ -48,9 +48,9 @@ impl Pacer {
     #[inline]
     pub fn sent(&mut self, now: Instant, bytes: u32) {
         if self.cost != 0 {
-            let from = self.next.0.max(now.0.saturating_sub(SAVED_NS));
+            let start = self.next.0.max(now.0.saturating_sub(SAVED_NS));
             let took = u128::from(self.cost) * u128::from(bytes) + u128::from(self.rest);
-            self.next = Instant(from).after((took >> FRACTION) as u64);
+            self.next = Instant(start).after((took >> FRACTION) as u64);
             self.rest = took as u64 & ((1 << FRACTION) - 1);
         }
     }

@@ -564,11 +564,11 @@ mod tests {
 
     #[test]
     fn operations_take_the_packets_that_travel() {
-        let of = |verb, flags| Extended::new(verb, flags, 7, 0, [0, 0]).packets(3000, 1024);
-        assert_eq!(of(Verb::Read, Flags::ADDR_INDIRECT), 3);
-        assert_eq!(of(Verb::Read, Flags::REDIRECT), 1);
-        assert_eq!(of(Verb::Write, Flags::ALLOCATE.and(Flags::REDIRECT)), 3);
-        assert_eq!(of(Verb::Write, Flags::DATA_INDIRECT), 1);
-        assert_eq!(of(Verb::CompareSwap, Flags::EXTENDED), 1);
+        let packets = |verb, flags| Extended::new(verb, flags, 7, 0, [0, 0]).packets(3000, 1024);
+        assert_eq!(packets(Verb::Read, Flags::ADDR_INDIRECT), 3);
+        assert_eq!(packets(Verb::Read, Flags::REDIRECT), 1);
+        assert_eq!(packets(Verb::Write, Flags::ALLOCATE.and(Flags::REDIRECT)), 3);
+        assert_eq!(packets(Verb::Write, Flags::DATA_INDIRECT), 1);
+        assert_eq!(packets(Verb::CompareSwap, Flags::EXTENDED), 1);
     }
 }

@@ -30,9 +30,9 @@ pub(super) struct Entry {
     /// AETH credits that its responses carry: none, or the status of a PRISM operation.
     pub credits: u8,
     /// First PSN of the current answer; larger than `first` if only the tail of a READ is repeated.
-    pub from: Seq,
+    pub answer_first: Seq,
     /// The PSN after the last one of the current answer.
-    pub until: Seq,
+    pub answer_end: Seq,
     /// PSN of the next response packet.
     pub next: Seq,
 }
@@ -110,12 +110,15 @@ impl Replay {
         assert!(pending <= tail && floor <= tail && valued <= tail, "entries of the replay were pushed");
         assert!(self.oldest() <= pending, "an answer that is sent is kept");
         if let Some(entry) = self.front() {
-            let Entry { first, end, from, next, until, .. } = *entry;
+            let Entry { first, end, answer_first, next, answer_end, .. } = *entry;
             assert!(
-                first <= from && from <= next && next < until,
+                first <= answer_first && answer_first <= next && next < answer_end,
                 "a pending answer has a packet to send: {entry:?}"
             );
-            assert!(until <= end && end <= rcv_nxt, "an answer belongs to an executed request: {entry:?}");
+            assert!(
+                answer_end <= end && end <= rcv_nxt,
+                "an answer belongs to an executed request: {entry:?}"
+            );
         }
     }
 
@@ -195,7 +198,7 @@ impl Replay {
             let slot = self.slot(number);
             Some((self.ring[slot].as_ref()?, self.kept.get(slot).map_or(&[][..], |kept| &kept[..])))
         });
-        entries.filter(|(entry, _)| entry.next < entry.until)
+        entries.filter(|(entry, _)| entry.next < entry.answer_end)
     }
 
     /// Records that the next packet of the front entry was sent.
@@ -212,7 +215,7 @@ impl Replay {
     /// Advances over entries that are fully answered, which may follow a repeated one.
     #[inline]
     fn skip_answered(&mut self) {
-        while self.front().is_some_and(|entry| entry.next >= entry.until) {
+        while self.front().is_some_and(|entry| entry.next >= entry.answer_end) {
             self.pending += 1;
         }
     }
@@ -232,9 +235,9 @@ impl Replay {
             if first < entry.first || end > entry.end || !same(entry) {
                 continue;
             }
-            let joins = number >= self.pending && entry.next <= first && end <= entry.until;
+            let joins = number >= self.pending && entry.next <= first && end <= entry.answer_end;
             if !joins {
-                (entry.from, entry.next, entry.until) = (first, first, end);
+                (entry.answer_first, entry.next, entry.answer_end) = (first, first, end);
                 self.pending = self.pending.min(number);
             }
             return true;
@@ -245,18 +248,18 @@ impl Replay {
     /// Repeats the answer to a PRISM operation from `seq` on, unless it remains to be sent anyway. The
     /// pointer is not dereferenced anew, so an answer never mixes two targets. The answer to an operation
     /// list is one packet, whichever of its operations is repeated.
-    pub fn again_from(&mut self, seq: Seq, until: impl Fn(&Entry) -> Seq) {
+    pub fn again_from(&mut self, seq: Seq, answer_end: impl Fn(&Entry) -> Seq) {
         for number in self.oldest()..self.tail {
             let slot = self.slot(number);
             let Some(entry) = &mut self.ring[slot] else { continue };
             let is_list = matches!(entry.source, Source::OperationList { .. });
-            let end = until(entry);
+            let end = answer_end(entry);
             if seq < entry.first || seq >= if is_list { entry.end } else { end } {
                 continue;
             }
             let seq = if is_list { entry.first } else { seq };
             if number < self.pending || entry.next > seq {
-                (entry.from, entry.next, entry.until) = (seq, seq, end);
+                (entry.answer_first, entry.next, entry.answer_end) = (seq, seq, end);
                 self.pending = self.pending.min(number);
             }
             return;

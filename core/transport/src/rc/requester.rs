@@ -297,11 +297,11 @@ impl<D: Copy> Requester<D> {
         let last = end == placed.end;
         let asks = extended.asks();
         let (opcode, ext) = prism::headers(extended, index == 0 || asks, last, message.len);
-        let at = index * mtu;
+        let start = index * mtu;
         let (offset, len) = match extended.verb() {
             prism::Verb::Read => (0, 0),
             prism::Verb::Write if extended.flags().has(Flags::DATA_INDIRECT) => (0, 0),
-            _ => (at, if last { message.len - at } else { mtu }),
+            _ => (start, if last { message.len - start } else { mtu }),
         };
         Plan {
             opcode,

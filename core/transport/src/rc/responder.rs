@@ -447,8 +447,8 @@ impl Responder {
             source,
             msn: self.msn,
             credits: answer.verdict.credits(),
-            from: first,
-            until: until(first, &source, self.mtu),
+            answer_first: first,
+            answer_end: answer_end(first, &source, self.mtu),
             next: first,
         };
         self.replay.push_wide(entry, bytes);
@@ -492,8 +492,8 @@ impl Responder {
                 source,
                 msn: self.msn,
                 credits: aeth::NO_CREDITS,
-                from: first,
-                until: end,
+                answer_first: first,
+                answer_end: end,
                 next: first,
             });
         } else if pending.ack_req || !matches!(self.pending_ack, PendingAck::Nothing | PendingAck::Ack) {
@@ -515,7 +515,7 @@ impl Responder {
         let mtu = u64::from(self.mtu);
         if packet.bth.resv7 != 0 && self.prism && (packet.bth.opcode.is_last() || packet.bth.opcode.is_only())
         {
-            self.replay.again_from(seq, |entry| until(entry.first, &entry.source, self.mtu));
+            self.replay.again_from(seq, |entry| answer_end(entry.first, &entry.source, self.mtu));
         } else if let Some(reth) = packet.reth().filter(|_| packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST)
         {
             let end = seq + u64::from(packets(reth.dma_len, self.mtu));
@@ -616,8 +616,8 @@ impl Responder {
             Source::OperationList { len } => return operation_list::reply(entry, len),
         };
         let offset = (entry.next - entry.first) as u32 * self.mtu;
-        let first = entry.next == entry.from;
-        let last = entry.next + 1 == entry.until;
+        let first = entry.next == entry.answer_first;
+        let last = entry.next + 1 == entry.answer_end;
         let opcode = read_response(first, last);
         Reply {
             opcode,
@@ -660,7 +660,7 @@ impl Responder {
 }
 
 /// Returns one past the PSN of the last packet of an answer that starts at `first`.
-fn until(first: Seq, source: &Source, mtu: u32) -> Seq {
+fn answer_end(first: Seq, source: &Source, mtu: u32) -> Seq {
     let count = if let Source::Memory { len, .. } = source { packets(*len, mtu) } else { 1 };
     first + u64::from(count)
 }

@@ -121,8 +121,8 @@ mod tests {
         RoundTrips::new(&Settings { timers, ..busy_polling() })
     }
 
-    fn times(trips: &RoundTrips, of: u16) -> (u64, u64) {
-        (trips.timeout(peer(of)), trips.dispatch_timeout(peer(of)))
+    fn times(trips: &RoundTrips, number: u16) -> (u64, u64) {
+        (trips.timeout(peer(number)), trips.dispatch_timeout(peer(number)))
     }
 
     #[test]

@@ -354,13 +354,13 @@ fn measured_timers_follow_the_first_answer_of_each_operation() {
 
     let mut responder = Responder::<()>::new(&measured);
     let mut window = Solicitation::new(&measured);
-    for (at, round, next) in [(0, 900, 4_500), (50_000, 100, 4_000)] {
-        responder.accept(Instant(at), request(Kind::Write, 64), (), &mut window);
+    for (time, round, next) in [(0, 900, 4_500), (50_000, 100, 4_000)] {
+        responder.accept(Instant(time), request(Kind::Write, 64), (), &mut window);
         let Some(Waiting { party: Party::Served(slot), .. }) = window.enter(Instant(0)) else {
             panic!("the operation waits for the window")
         };
-        responder.solicited(Instant(at), slot, nonce(8));
-        assert!(responder.placed(Instant(at + round), slot, nonce(4), 0, 64, &mut window));
+        responder.solicited(Instant(time), slot, nonce(8));
+        assert!(responder.placed(Instant(time + round), slot, nonce(4), 0, 64, &mut window));
         assert_eq!(responder.timeout(slot), next);
         let (slot, response) = responder.plan(4096).unwrap();
         responder.sent(slot, response);

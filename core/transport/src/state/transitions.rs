@@ -4,8 +4,8 @@ use crate::state::{Attributes, Rule, State};
 
 /// A row of the table.
 pub(crate) struct Transition {
-    pub(crate) from: State,
-    pub(crate) to: State,
+    pub(crate) source: State,
+    pub(crate) target: State,
     /// Rules in the order of [`Service`](crate::state::Service); `None` if the service has no such
     /// transition.
     pub(crate) rules: [Option<Rule>; 5],
@@ -48,16 +48,16 @@ const DRAINED: Attributes = set![AV ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_ST
 const DRAINED_RC: Attributes = with(DRAINED, set![PORT TIMEOUT]);
 
 /// Returns a transition without attributes for every service.
-const fn plain(from: State, to: State) -> Transition {
-    Transition { from, to, rules: [rule(NONE, NONE); 5] }
+const fn plain(source: State, target: State) -> Transition {
+    Transition { source, target, rules: [rule(NONE, NONE); 5] }
 }
 
 /// Returns a transition without required attributes. `sets` has the optional attributes of RC, UC, UD, XRC
 /// initiator and XRC target.
-const fn optional(from: State, to: State, sets: [Attributes; 5]) -> Transition {
+const fn optional(source: State, target: State, sets: [Attributes; 5]) -> Transition {
     let [rc, uc, ud, ini, tgt] = sets;
     let rules = [rule(NONE, rc), rule(NONE, uc), rule(NONE, ud), rule(NONE, ini), rule(NONE, tgt)];
-    Transition { from, to, rules }
+    Transition { source, target, rules }
 }
 
 /// All valid transitions.
@@ -83,8 +83,8 @@ pub(crate) const TRANSITIONS: [Transition; 22] = {
         plain(Sqe, Err),
         plain(Err, Err),
         Transition {
-            from: Reset,
-            to: Init,
+            source: Reset,
+            target: Init,
             rules: [
                 rule(place_access, NONE),
                 rule(place_access, NONE),
@@ -95,8 +95,8 @@ pub(crate) const TRANSITIONS: [Transition; 22] = {
         },
         optional(Init, Init, [place_access, place_access, place_qkey, place_access, place_access]),
         Transition {
-            from: Init,
-            to: Rtr,
+            source: Init,
+            target: Rtr,
             rules: [
                 rule(with(PATH, RESPONDER), set![ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
                 rule(PATH, set![ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
@@ -106,8 +106,8 @@ pub(crate) const TRANSITIONS: [Transition; 22] = {
             ],
         },
         Transition {
-            from: Rtr,
-            to: Rts,
+            source: Rtr,
+            target: Rts,
             rules: [
                 rule(with(REQUESTER, set![SQ_PSN]), RUNNING_RC),
                 rule(set![SQ_PSN], RUNNING),
@@ -132,8 +132,8 @@ pub(crate) const TRANSITIONS: [Transition; 22] = {
         ),
         // Reliable services have no SQE; their queue pairs go to ERR instead.
         Transition {
-            from: Sqe,
-            to: Rts,
+            source: Sqe,
+            target: Rts,
             rules: [None, rule(NONE, set![CUR_STATE ACCESS_FLAGS]), rule(NONE, RUNNING_UD), None, None],
         },
     ]

@@ -21,21 +21,21 @@ pub struct Dissected<'a> {
 /// Fails with any [`WireError`] if the frame is invalid.
 pub fn dissect(start: Start, bytes: &[u8]) -> Result<Dissected<'_>, WireError> {
     let mut rest = bytes;
-    let mut found = None;
+    let mut ethernet_header = None;
     if start == Start::Ethernet {
         let header = ethernet::Repr::parse(&ethernet::View::new(rest)?);
         rest = &rest[ethernet::LEN..];
-        found = Some(header);
+        ethernet_header = Some(header);
     }
     let mut below = None;
     if start != Start::Bth {
-        if found.is_some_and(|header| {
+        if ethernet_header.is_some_and(|header| {
             header.ethertype != ethernet::TYPE_IPV4 && header.ethertype != ethernet::TYPE_IPV6
         }) {
             return Err(WireError::NotIp);
         }
         let (network, payload) = Network::parse(rest)?;
-        if found.is_some_and(|header| header.ethertype != network.ethertype()) {
+        if ethernet_header.is_some_and(|header| header.ethertype != network.ethertype()) {
             return Err(WireError::NotIp);
         }
         if network.protocol() != ipv4::PROTOCOL_UDP {
@@ -50,7 +50,7 @@ pub fn dissect(start: Start, bytes: &[u8]) -> Result<Dissected<'_>, WireError> {
     }
     let packet = Packet::parse(rest)?;
     let icrc = icrc::read(rest).ok_or(WireError::Truncated)?;
-    Ok(Dissected { ethernet: found, network: below, packet, icrc })
+    Ok(Dissected { ethernet: ethernet_header, network: below, packet, icrc })
 }
 
 impl Dissected<'_> {
@@ -62,18 +62,18 @@ impl Dissected<'_> {
 
     /// Writes the frame at the start of `out` and returns its length. Panics if `out` is shorter.
     pub fn emit(&self, out: &mut [u8]) -> usize {
-        let mut at = 0;
+        let mut offset = 0;
         if let Some(ethernet) = &self.ethernet {
             ethernet.emit(out);
-            at += ethernet::LEN;
+            offset += ethernet::LEN;
         }
         if let Some((network, udp)) = &self.network {
-            at += network.emit(&mut out[at..]);
-            udp.emit(&mut out[at..]);
-            at += udp::LEN;
+            offset += network.emit(&mut out[offset..]);
+            udp.emit(&mut out[offset..]);
+            offset += udp::LEN;
         }
-        at += self.packet.emit(&mut out[at..]);
-        out[at..at + icrc::LEN].copy_from_slice(&self.icrc.to_le_bytes());
-        at + icrc::LEN
+        offset += self.packet.emit(&mut out[offset..]);
+        out[offset..offset + icrc::LEN].copy_from_slice(&self.icrc.to_le_bytes());
+        offset + icrc::LEN
     }
 }

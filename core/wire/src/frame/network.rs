@@ -18,7 +18,7 @@ impl Network {
     /// Fails like [`ipv4::View::new`] and [`ipv6::View::new`], and with [`WireError::IpChecksum`].
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Network, &[u8]), WireError> {
-        let (network, at, len) = match bytes.first().map(|byte| byte >> 4) {
+        let (network, start, len) = match bytes.first().map(|byte| byte >> 4) {
             None => return Err(WireError::Truncated),
             Some(6) => {
                 let header = ipv6::Repr::parse(&ipv6::View::new(bytes)?);
@@ -33,7 +33,7 @@ impl Network {
                 (Network::V4(header), ipv4::LEN, header.payload_len)
             }
         };
-        Ok((network, &bytes[at..at + usize::from(len)]))
+        Ok((network, &bytes[start..start + usize::from(len)]))
     }
 
     /// Length of the header in bytes.

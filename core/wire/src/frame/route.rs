@@ -92,13 +92,13 @@ impl Route {
             return 0;
         }
         let (ethernet, network, udp) = self.headers(ip_id, transport_len);
-        let mut at = 0;
+        let mut offset = 0;
         if start == Start::Ethernet {
             ethernet.emit(out);
-            at = ethernet::LEN;
+            offset = ethernet::LEN;
         }
-        at += network.emit(&mut out[at..]);
-        udp.emit(&mut out[at..]);
-        at + udp::LEN
+        offset += network.emit(&mut out[offset..]);
+        udp.emit(&mut out[offset..]);
+        offset + udp::LEN
     }
 }

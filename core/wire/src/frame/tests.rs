@@ -81,18 +81,18 @@ fn dissected_frames_come_back() {
     for route in [route_v4(), route_v6()] {
         for start in [Start::Ethernet, Start::Ip, Start::Bth] {
             let bytes = frame(&route, start, 77, b"payload");
-            let found = dissect(start, &bytes).unwrap();
-            assert_eq!(found.ethernet.is_some(), start == Start::Ethernet);
-            if let Some((network, udp)) = &found.network {
+            let dissected = dissect(start, &bytes).unwrap();
+            assert_eq!(dissected.ethernet.is_some(), start == Start::Ethernet);
+            if let Some((network, udp)) = &dissected.network {
                 assert_eq!(network.addresses(), (route.source.address, route.destination.address));
                 assert_eq!((udp.source_port, udp.destination_port), (0xc001, 4791));
                 assert_eq!(network.ip_id(), if route.source.address.is_ipv4() { 77 } else { 0 });
                 assert_eq!(Flow::of(network, udp), Flow::new(route.source, route.destination));
             }
-            assert_eq!(found.packet.payload, b"payload");
-            assert_eq!(Some(found.icrc), icrc::read(&bytes));
-            let mut again = vec![0x5a; found.buffer_len()];
-            assert_eq!(found.emit(&mut again), bytes.len());
+            assert_eq!(dissected.packet.payload, b"payload");
+            assert_eq!(Some(dissected.icrc), icrc::read(&bytes));
+            let mut again = vec![0x5a; dissected.buffer_len()];
+            assert_eq!(dissected.emit(&mut again), bytes.len());
             assert_eq!(again, bytes);
         }
     }
@@ -113,10 +113,10 @@ fn every_truncation_is_an_error_or_a_wrong_icrc() {
         for start in [Start::Ethernet, Start::Ip, Start::Bth] {
             let bytes = frame(&route, start, 0, b"payload");
             for len in 0..bytes.len() {
-                if let Ok(found) = dissect(start, &bytes[..len]) {
+                if let Ok(dissected) = dissect(start, &bytes[..len]) {
                     // No header before the BTH contains the length of the packet.
                     assert_eq!((start, len % 4), (Start::Bth, 0), "{len}");
-                    assert!(!flow.accepts(0, &bytes[..len - icrc::LEN], found.icrc), "{len}");
+                    assert!(!flow.accepts(0, &bytes[..len - icrc::LEN], dissected.icrc), "{len}");
                 }
             }
         }
@@ -183,10 +183,10 @@ proptest! {
         start in prop::sample::select(vec![Start::Ethernet, Start::Ip, Start::Bth]),
     ) {
         // Parsing must not panic, and a parsed frame must be reproduced.
-        if let Ok(found) = dissect(start, &bytes) {
-            let mut again = vec![0; found.buffer_len()];
-            found.emit(&mut again);
-            prop_assert_eq!(dissect(start, &again), Ok(found));
+        if let Ok(dissected) = dissect(start, &bytes) {
+            let mut again = vec![0; dissected.buffer_len()];
+            dissected.emit(&mut again);
+            prop_assert_eq!(dissect(start, &again), Ok(dissected));
         }
     }
 
@@ -198,14 +198,14 @@ proptest! {
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let mut bytes = frame(&if six { route_v6() } else { route_v4() }, Start::Ethernet, 0, &payload);
-        for (at, value) in damage {
-            let at = at.index(bytes.len());
-            bytes[at] = value;
+        for (position, value) in damage {
+            let position = position.index(bytes.len());
+            bytes[position] = value;
         }
-        if let Ok(found) = dissect(Start::Ethernet, &bytes) {
-            let mut again = vec![0; found.buffer_len()];
-            found.emit(&mut again);
-            prop_assert_eq!(dissect(Start::Ethernet, &again), Ok(found));
+        if let Ok(dissected) = dissect(Start::Ethernet, &bytes) {
+            let mut again = vec![0; dissected.buffer_len()];
+            dissected.emit(&mut again);
+            prop_assert_eq!(dissect(Start::Ethernet, &again), Ok(dissected));
         }
     }
 }

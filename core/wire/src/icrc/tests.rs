@@ -106,12 +106,12 @@ fn exactly_the_masked_bits_are_free() {
         let right = icrc(&bytes);
         // Miri is slow, so only every thirteenth bit is flipped, over all positions in a byte.
         for bit in (0..(bth + 20) * 8).step_by(if cfg!(miri) { 13 } else { 1 }) {
-            let at = bit / 8;
+            let index = bit / 8;
             let mask = 1u8 << (bit % 8);
             let mut other = bytes;
-            other[at] ^= mask;
-            let free = masked.iter().any(|(byte, bits)| *byte == at && bits & mask != 0)
-                || [bth - 2, bth - 1, bth + 4].contains(&at);
+            other[index] ^= mask;
+            let free = masked.iter().any(|(byte, bits)| *byte == index && bits & mask != 0)
+                || [bth - 2, bth - 1, bth + 4].contains(&index);
             assert_eq!(icrc(&other) == right, free, "bit {bit} of {source}");
         }
     }

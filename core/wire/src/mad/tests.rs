@@ -99,8 +99,8 @@ fn times_double_from_4_us_to_2_4_hours() {
 
 proptest! {
     #[test]
-    fn parsed_emitted_and_parsed_again_is_the_same(bytes in any_body(), which in 0..SENT.len()) {
-        let header = send(SENT[which]);
+    fn parsed_emitted_and_parsed_again_is_the_same(bytes in any_body(), index in 0..SENT.len()) {
+        let header = send(SENT[index]);
         let Ok(message) = CmMessage::parse(&header, &bytes) else { return Ok(()) };
         let mut mad = [0x5a; LEN];
         message.emit(header.transaction_id, &mut mad);

@@ -49,7 +49,7 @@ fn literal_bytes() {
         b'h', b'e', b'l', b'l', b'o', 0, 0, 0, // payload and pad
         1, 2, 3, 4, // ICRC
     ];
-    let found = Packet::parse(&bytes).unwrap();
+    let packet = Packet::parse(&bytes).unwrap();
     let expected = Packet {
         bth: bth::Repr {
             solicited: true,
@@ -65,10 +65,10 @@ fn literal_bytes() {
         },
         payload: b"hello",
     };
-    assert_eq!(found, expected);
-    assert_eq!(emitted(&found)[..40], bytes[..40]);
+    assert_eq!(packet, expected);
+    assert_eq!(emitted(&packet)[..40], bytes[..40]);
     assert_eq!(
-        found.to_string(),
+        packet.to_string(),
         "RC RDMA WRITE Only with Immediate qp=0x000011 psn=42 se ackreq \
          va=0x7f0000001000 rkey=0x00000102 len=5 imm=0xcafebabe payload=5"
     );
@@ -159,11 +159,11 @@ fn headers_that_the_op_code_does_not_have_are_a_bug() {
 proptest! {
     #[test]
     fn every_packet_round_trips(
-        which: prop::sample::Index,
+        index: prop::sample::Index,
         number: u64,
         payload in prop::collection::vec(any::<u8>(), 0..70),
     ) {
-        let opcode = *which.get(&known());
+        let opcode = *index.get(&known());
         let packet = packet(opcode, number, &payload);
         let bytes = emitted(&packet);
         prop_assert_eq!(Packet::parse(&bytes), Ok(packet));
@@ -173,9 +173,9 @@ proptest! {
     /// Checks that arbitrary bytes cause no panic, and that a parsed packet is reproduced except for pad and
     /// reserved bytes.
     #[test]
-    fn any_bytes_are_an_answer(which: prop::sample::Index, mut bytes in prop::collection::vec(any::<u8>(), 0..96)) {
+    fn any_bytes_are_an_answer(index: prop::sample::Index, mut bytes in prop::collection::vec(any::<u8>(), 0..96)) {
         if let Some(first) = bytes.first_mut() && *first < 0xf0 {
-            *first = which.get(&known()).0;
+            *first = index.get(&known()).0;
         }
         if let Ok(packet) = Packet::parse(&bytes) {
             let again = emitted(&packet);

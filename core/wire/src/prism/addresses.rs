@@ -58,8 +58,8 @@ impl Repr {
             rest = behind;
             Ok(Some(address.get()))
         };
-        let found = Repr { redirect: take(redirect)?, source: take(source)? };
-        Ok((found, rest))
+        let addresses = Repr { redirect: take(redirect)?, source: take(source)? };
+        Ok((addresses, rest))
     }
 
     /// Returns the total length in bytes.
@@ -76,12 +76,12 @@ impl Repr {
     /// Writes the addresses at the start of `out` and returns their length. Panics if `out` is shorter.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
-        let mut at = 0;
+        let mut offset = 0;
         for address in [self.redirect, self.source].into_iter().flatten() {
-            out[at..at + EACH].copy_from_slice(U64::new(address).as_bytes());
-            at += EACH;
+            out[offset..offset + EACH].copy_from_slice(U64::new(address).as_bytes());
+            offset += EACH;
         }
-        at
+        offset
     }
 }
 
@@ -121,9 +121,13 @@ mod tests {
             (Opcode::RC_RDMA_READ_RESPONSE_ONLY, both, (false, false)),
         ];
         for (opcode, flags, (redirect, source)) in cases {
-            let (found, rest) = Repr::split(opcode, flags, &BYTES).unwrap();
-            assert_eq!((found.redirect.is_some(), found.source.is_some()), (redirect, source), "{opcode}");
-            assert_eq!(rest.len() + found.len(), BYTES.len());
+            let (addresses, rest) = Repr::split(opcode, flags, &BYTES).unwrap();
+            assert_eq!(
+                (addresses.redirect.is_some(), addresses.source.is_some()),
+                (redirect, source),
+                "{opcode}"
+            );
+            assert_eq!(rest.len() + addresses.len(), BYTES.len());
         }
     }
 

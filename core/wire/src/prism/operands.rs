@@ -116,12 +116,12 @@ impl Repr {
     /// # Errors
     /// [`WireError::Truncated`], or [`WireError::Length`] for excess bytes and for invalid values.
     pub fn parse(swaps: bool, flags: Flags, eth: &atomic_eth::Repr, bytes: &[u8]) -> Result<Repr, WireError> {
-        let Some((&[mode, size, at, zero], rest)) = bytes.split_first_chunk() else {
+        let Some((&[mode, size, indirections, zero], rest)) = bytes.split_first_chunk() else {
             return Err(WireError::Truncated);
         };
-        let indirect = |bit: u8| at & bit != 0;
-        let known = at & !(COMPARE_AT | SWAP_AT) == 0 && zero == 0 && matches!(size, 8 | 16 | 32);
-        let fits = (at != 0) == flags.has(Flags::DATA_INDIRECT)
+        let indirect = |bit: u8| indirections & bit != 0;
+        let known = indirections & !(COMPARE_AT | SWAP_AT) == 0 && zero == 0 && matches!(size, 8 | 16 | 32);
+        let fits = (indirections != 0) == flags.has(Flags::DATA_INDIRECT)
             && (swaps || mode == 0 && !indirect(COMPARE_AT) && eth.compare == 0);
         let mode = Mode::from_number(mode).filter(|_| known && fits).ok_or(WireError::Length)?;
         let mut reader = Reader { rest, size: usize::from(size) };
@@ -152,9 +152,10 @@ impl Repr {
     #[inline(always)]
     fn emit_sized<const SIZE: usize>(&self, swaps: bool, out: &mut [u8]) -> (usize, u64, u64) {
         let bit = |operand: &Operand, bit: u8| if let Operand::At(_) = operand { bit } else { 0 };
-        let at = if swaps { bit(&self.compare, COMPARE_AT) } else { 0 } | bit(&self.swap_add, SWAP_AT);
-        out[..HEAD].copy_from_slice(&[self.mode as u8, self.size, at, 0]);
-        let mut writer = Writer::<SIZE> { out, at: HEAD };
+        let indirections =
+            if swaps { bit(&self.compare, COMPARE_AT) } else { 0 } | bit(&self.swap_add, SWAP_AT);
+        out[..HEAD].copy_from_slice(&[self.mode as u8, self.size, indirections, 0]);
+        let mut writer = Writer::<SIZE> { out, position: HEAD };
         writer.number(&self.compare_mask);
         let mut compare = 0;
         if swaps {
@@ -162,7 +163,7 @@ impl Repr {
             compare = writer.operand(&self.compare);
         }
         let swap_add = writer.operand(&self.swap_add);
-        (writer.at, compare, swap_add)
+        (writer.position, compare, swap_add)
     }
 
     /// Returns the number of bytes that [`emit`](Repr::emit) writes.
@@ -267,14 +268,14 @@ impl Reader<'_> {
 /// Writer of numbers of `SIZE` bytes.
 struct Writer<'a, const SIZE: usize> {
     out: &'a mut [u8],
-    at: usize,
+    position: usize,
 }
 
 impl<const SIZE: usize> Writer<'_, SIZE> {
     #[inline(always)]
     fn number(&mut self, number: &Number) {
-        put(number, &mut self.out[self.at..self.at + SIZE]);
-        self.at += SIZE;
+        put(number, &mut self.out[self.position..self.position + SIZE]);
+        self.position += SIZE;
     }
 
     /// Writes an operand if it does not fit the AtomicETH, and returns the value of the AtomicETH's field.

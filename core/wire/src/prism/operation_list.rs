@@ -125,17 +125,17 @@ pub fn emit<'o>(
     len: usize,
     out: &'o mut [u8],
 ) -> Option<(&'o mut [u8], usize)> {
-    let at = HEAD + target.len();
-    let total = at + padded(len);
+    let start = HEAD + target.len();
+    let total = start + padded(len);
     let out = out.get_mut(..total)?;
     out[0] = opcode.0;
     out[1] = flags.bits();
     out[2..HEAD].copy_from_slice(U16::new(len as u16).as_bytes());
     target.emit(&mut out[HEAD..]);
     if !len.is_multiple_of(4) {
-        out[at + len..].fill(0);
+        out[start + len..].fill(0);
     }
-    Some((&mut out[at..at + len], total))
+    Some((&mut out[start..start + len], total))
 }
 
 /// Iterator over the operations in the payload of an operation list.
@@ -155,9 +155,9 @@ impl<'a> Operations<'a> {
         let opcode = Opcode(code);
         let len = usize::from(u16::from_be_bytes([high, low]));
         let target = Target::parse(opcode, rest)?;
-        let at = target.len();
-        let bytes = rest.get(at..at + len).ok_or(WireError::Truncated)?;
-        self.0 = rest.get(at + padded(len)..).ok_or(WireError::Truncated)?;
+        let start = target.len();
+        let bytes = rest.get(start..start + len).ok_or(WireError::Truncated)?;
+        self.0 = rest.get(start + padded(len)..).ok_or(WireError::Truncated)?;
         Ok(Operation { opcode, flags: Flags::from_bits(flags), target, bytes })
     }
 }
@@ -268,10 +268,10 @@ mod tests {
         ];
         assert_eq!(bytes[..28], first.concat());
         assert_eq!(bytes[28..32], [0x13, 0x01, 0, 0]);
-        let found: Vec<_> = operations(&bytes).map(Result::unwrap).collect();
-        assert_eq!((found[0].target, found[0].bytes), (Target::Range(RETH), &b"hello"[..]));
-        assert_eq!((found[1].opcode, found[1].flags), (Opcode::RC_COMPARE_SWAP, Flags::EXTENDED));
-        assert_eq!((found.len(), found[1].bytes.len()), (2, 0));
+        let list: Vec<_> = operations(&bytes).map(Result::unwrap).collect();
+        assert_eq!((list[0].target, list[0].bytes), (Target::Range(RETH), &b"hello"[..]));
+        assert_eq!((list[1].opcode, list[1].flags), (Opcode::RC_COMPARE_SWAP, Flags::EXTENDED));
+        assert_eq!((list.len(), list[1].bytes.len()), (2, 0));
 
         let mut answer = [0x5a; 16];
         assert_eq!(emit_answer(Verdict::NotSwapped, b"oh", &mut answer), Some(8));
@@ -285,11 +285,11 @@ mod tests {
     fn what_makes_no_sense_ends_it() {
         let bytes = two();
         for len in 1..bytes.len() {
-            let found: Vec<_> = operations(&bytes[..len]).collect();
+            let list: Vec<_> = operations(&bytes[..len]).collect();
             let whole = usize::from(len >= 28);
             let ends = if len == 28 { 0 } else { 1 };
-            assert_eq!(found.iter().filter(|found| found.is_ok()).count(), whole, "{len}");
-            assert_eq!(found.iter().filter(|found| found.is_err()).count(), ends, "{len}");
+            assert_eq!(list.iter().filter(|operation| operation.is_ok()).count(), whole, "{len}");
+            assert_eq!(list.iter().filter(|operation| operation.is_err()).count(), ends, "{len}");
         }
         let send = [&[Opcode::RC_SEND_ONLY.0, 0, 0, 0][..], &bytes[4..]].concat();
         let unknown = Err(WireError::UnknownOpcode(Opcode::RC_SEND_ONLY.0));
@@ -307,7 +307,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_looked_at(bytes: Vec<u8>) {
-            let taken: usize = operations(&bytes).flatten().map(|found| len_of(found.opcode, found.bytes.len())).sum();
+            let len = |operation: Operation<'_>| len_of(operation.opcode, operation.bytes.len());
+            let taken: usize = operations(&bytes).flatten().map(len).sum();
             prop_assert!(taken <= bytes.len());
             prop_assert!(answers(&bytes).count() <= bytes.len() / HEAD);
         }

@@ -55,12 +55,12 @@ impl TagSequence {
     /// Writes the associated data of a message whose clear part is `clear`, and returns it.
     #[inline]
     pub fn aad<'a>(&self, clear: &[u8], out: &'a mut [u8; MAX_AAD]) -> &'a [u8] {
-        let mut at = clear.len();
-        out[..at].copy_from_slice(clear);
+        let mut len = clear.len();
+        out[..len].copy_from_slice(clear);
         for hop in self.hops() {
-            out[at..at + Nonce::LEN].copy_from_slice(&hop.bytes());
-            at += Nonce::LEN;
+            out[len..len + Nonce::LEN].copy_from_slice(&hop.bytes());
+            len += Nonce::LEN;
         }
-        &out[..at]
+        &out[..len]
     }
 }

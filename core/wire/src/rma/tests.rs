@@ -27,11 +27,11 @@ fn message(kind: Kind, length: u32) -> Vec<u8> {
 fn each_kind_has_its_body_its_payload_and_a_tag() {
     for kind in Kind::ALL {
         let bytes = message(kind, 128);
-        let found = Message::parse(&bytes).unwrap();
-        assert_eq!((found.header.kind, found.body), (kind, body(kind)));
-        assert!(found.body.fits(kind), "{kind:?}");
-        assert_eq!(found.sealed.len(), if kind == Kind::Data { 128 } else { 0 });
-        assert_eq!(found.clear.len() + found.sealed.len() + TAG_LEN, bytes.len());
+        let message = Message::parse(&bytes).unwrap();
+        assert_eq!((message.header.kind, message.body), (kind, body(kind)));
+        assert!(message.body.fits(kind), "{kind:?}");
+        assert_eq!(message.sealed.len(), if kind == Kind::Data { 128 } else { 0 });
+        assert_eq!(message.clear.len() + message.sealed.len() + TAG_LEN, bytes.len());
         for len in 0..bytes.len() {
             assert!(Message::parse(&bytes[..len]).is_err(), "{kind:?} cut to {len}");
         }
@@ -80,9 +80,9 @@ proptest! {
         if let Some(first) = bytes.first_mut() {
             *first = kind;
         }
-        if let Ok(found) = Message::parse(&bytes) {
-            prop_assert_eq!(found.clear.len() + found.sealed.len() + TAG_LEN, bytes.len());
-            prop_assert!(found.body.fits(found.header.kind));
+        if let Ok(message) = Message::parse(&bytes) {
+            prop_assert_eq!(message.clear.len() + message.sealed.len() + TAG_LEN, bytes.len());
+            prop_assert!(message.body.fits(message.header.kind));
         }
     }
 }

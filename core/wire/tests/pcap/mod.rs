@@ -8,16 +8,16 @@ const INTERFACE: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const ETHERNET: u32 = 1;
 
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+fn word(bytes: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes(bytes[offset..offset + 4].try_into().unwrap())
 }
 
-/// Returns the frame whose captured and original lengths are at offset `at`, followed by its bytes.
-fn whole_frame(record: &[u8], at: usize) -> Vec<u8> {
-    let captured = word(record, at);
-    let original = word(record, at + 4);
+/// Returns the frame whose captured and original lengths are at `offset`, followed by its bytes.
+fn whole_frame(record: &[u8], offset: usize) -> Vec<u8> {
+    let captured = word(record, offset);
+    let original = word(record, offset + 4);
     assert_eq!(captured, original, "no frame was cut when it was recorded");
-    record[at + 8..at + 8 + captured as usize].to_vec()
+    record[offset + 8..offset + 8 + captured as usize].to_vec()
 }
 
 /// Returns the frames of a capture.
@@ -68,8 +68,8 @@ pub fn write(frames: &[Vec<u8>]) -> Vec<u8> {
     for header in [PCAP, 4 << 16 | 2, 0, 0, 262_144, ETHERNET] {
         file.extend_from_slice(&header.to_le_bytes());
     }
-    for (at, frame) in frames.iter().enumerate() {
-        for field in [0, at as u32, frame.len() as u32, frame.len() as u32] {
+    for (index, frame) in frames.iter().enumerate() {
+        for field in [0, index as u32, frame.len() as u32, frame.len() as u32] {
             file.extend_from_slice(&field.to_le_bytes());
         }
         file.extend_from_slice(frame);

@@ -71,63 +71,63 @@ impl Bitmap {
         was
     }
 
-    /// Clears the flags of the numbers `from..to`.
+    /// Clears the flags of the numbers `start..end`.
     #[inline]
-    pub fn clear_range(&mut self, from: Seq, to: Seq) {
+    pub fn clear_range(&mut self, start: Seq, end: Seq) {
         if self.ones == 0 {
             return;
         }
         // A range longer than the window would visit the same words repeatedly.
-        let to = to.min(from.saturating_add(self.size()));
-        let mut seq = from;
-        while seq < to {
+        let end = end.min(start.saturating_add(self.size()));
+        let mut seq = start;
+        while seq < end {
             let (word, _) = self.place(seq);
-            let end = (seq / 64 * 64 + 64).min(to);
-            let mask = mask(seq % 64, end - seq);
+            let next = (seq / 64 * 64 + 64).min(end);
+            let mask = mask(seq % 64, next - seq);
             self.ones -= (self.words[word] & mask).count_ones();
             self.words[word] &= !mask;
-            seq = end;
+            seq = next;
         }
     }
 
-    /// Returns the first number of `from..to` whose flag equals `value`.
+    /// Returns the first number of `start..end` whose flag equals `value`.
     #[inline]
-    pub fn find(&self, value: bool, from: Seq, to: Seq) -> Option<Seq> {
-        let mut seq = from;
-        while seq < to {
+    pub fn find(&self, value: bool, start: Seq, end: Seq) -> Option<Seq> {
+        let mut seq = start;
+        while seq < end {
             let (word, _) = self.place(seq);
             let bits = if value { self.words[word] } else { !self.words[word] } >> (seq % 64);
             if bits != 0 {
-                let found = seq + u64::from(bits.trailing_zeros());
-                return (found < to).then_some(found);
+                let seq = seq + u64::from(bits.trailing_zeros());
+                return (seq < end).then_some(seq);
             }
             seq = seq / 64 * 64 + 64;
         }
         None
     }
 
-    /// Asserts that the count of flags is correct and that only numbers of `from..to` have flags. A bitmap
-    /// of many words is checked only for some values of `from`, to bound the average cost.
-    pub fn check(&self, from: Seq, to: Seq) {
+    /// Asserts that the count of flags is correct and that only numbers of `start..end` have flags. A bitmap
+    /// of many words is checked only for some values of `start`, to bound the average cost.
+    pub fn check(&self, start: Seq, end: Seq) {
         let words = self.words.len() as u64;
-        if words > WORDS_CHECKED && !from.is_multiple_of(words) {
+        if words > WORDS_CHECKED && !start.is_multiple_of(words) {
             return;
         }
         let ones: u32 = self.words.iter().map(|word| word.count_ones()).sum();
         assert_eq!(self.ones, ones, "the count of a bitmap is the number of its flags");
-        let within = self.count_range(from, to.min(from + self.size()));
-        assert_eq!(ones, within, "flags are of numbers within the window {from}..{to}");
+        let within = self.count_range(start, end.min(start + self.size()));
+        assert_eq!(ones, within, "flags are of numbers within the window {start}..{end}");
     }
 
-    /// Returns the number of set flags in `from..to`.
-    fn count_range(&self, from: Seq, to: Seq) -> u32 {
+    /// Returns the number of set flags in `start..end`.
+    fn count_range(&self, start: Seq, end: Seq) -> u32 {
         let mut ones = 0;
-        let mut seq = from;
-        while seq < to {
+        let mut seq = start;
+        while seq < end {
             let (word, _) = self.place(seq);
-            let end = (seq / 64 * 64 + 64).min(to);
-            ones += (self.words[word] & mask(seq % 64, end - seq)).count_ones();
-            seq = end;
+            let next = (seq / 64 * 64 + 64).min(end);
+            ones += (self.words[word] & mask(seq % 64, next - seq)).count_ones();
+            seq = next;
         }
         ones
     }
@@ -138,9 +138,9 @@ impl Bitmap {
     }
 }
 
-/// Returns `len` one bits starting at bit `at`; `at + len` is at most 64.
-fn mask(at: u64, len: u64) -> u64 {
-    if len == 64 { u64::MAX } else { ((1 << len) - 1) << at }
+/// Returns `len` one bits starting at bit `shift`; `shift + len` is at most 64.
+fn mask(shift: u64, len: u64) -> u64 {
+    if len == 64 { u64::MAX } else { ((1 << len) - 1) << shift }
 }
 
 #[cfg(test)]
@@ -162,16 +162,16 @@ mod tests {
                     0 | 1 => assert_eq!(map.set(seq), model.insert(seq)),
                     2 => assert_eq!(map.clear(seq), model.remove(&seq)),
                     3 => {
-                        let to = (base + random.below(map.size() / 8 + 1)).max(base);
-                        map.clear_range(base, to);
-                        model = model.split_off(&to);
-                        base = to;
+                        let end = (base + random.below(map.size() / 8 + 1)).max(base);
+                        map.clear_range(base, end);
+                        model = model.split_off(&end);
+                        base = end;
                     }
                     _ => {
-                        let to = seq + random.below(base + map.size() - seq + 1);
-                        assert_eq!(map.find(true, seq, to), model.range(seq..to).next().copied());
-                        let clear = (seq..to).find(|seq| !model.contains(seq));
-                        assert_eq!(map.find(false, seq, to), clear);
+                        let end = seq + random.below(base + map.size() - seq + 1);
+                        assert_eq!(map.find(true, seq, end), model.range(seq..end).next().copied());
+                        let clear = (seq..end).find(|seq| !model.contains(seq));
+                        assert_eq!(map.find(false, seq, end), clear);
                     }
                 }
                 assert_eq!((map.get(seq), map.ones() as usize), (model.contains(&seq), model.len()));

@@ -41,11 +41,11 @@ impl PendingAcks {
         self.ahead.set(seq);
     }
 
-    /// Drops the NACKs for the packets `from..rcv_nxt`, which the cumulative acknowledgement now covers.
+    /// Drops the NACKs for the packets `first..rcv_nxt`, which the cumulative acknowledgement now covers.
     #[inline]
-    pub fn passed(&mut self, from: Seq, rcv_nxt: Seq) {
+    pub fn passed(&mut self, first: Seq, rcv_nxt: Seq) {
         if self.ahead.ones() > 0 {
-            self.ahead.clear_range(from, rcv_nxt);
+            self.ahead.clear_range(first, rcv_nxt);
         }
     }
 

@@ -172,13 +172,13 @@ impl Reads {
         (self.next < self.oldest + self.capacity && read.request == request && read.end == 0).then_some(read)
     }
 
-    /// Records that the next request was executed and is answered by the responses `first..end`. `found` is
+    /// Records that the next request was executed and is answered by the responses `first..end`. `wanted` is
     /// the result if it is not read from memory when the responses are sent.
-    pub fn executed(&mut self, found: Option<Wanted>, first: Seq, end: Seq, msn: u32, skipped: u32) {
+    pub fn executed(&mut self, wanted: Option<Wanted>, first: Seq, end: Seq, msn: u32, skipped: u32) {
         let slot = self.slot(self.next);
         if let Some(read) = &mut self.ring[slot] {
             (read.first, read.end, read.msn, read.skipped) = (first, end, msn, skipped);
-            read.wanted = found.unwrap_or(read.wanted);
+            read.wanted = wanted.unwrap_or(read.wanted);
         }
         self.next += 1;
     }
@@ -212,8 +212,8 @@ impl Reads {
 
     /// Returns the executed request that response `seq` belongs to.
     pub fn of(&self, seq: Seq) -> Option<&Read> {
-        let found = self.executed_ones().map(|(_, read)| read).find(|read| seq < read.end);
-        found.filter(|read| read.first <= seq)
+        let read = self.executed_ones().map(|(_, read)| read).find(|read| seq < read.end);
+        read.filter(|read| read.first <= seq)
     }
 
     /// Asserts the order of the numbers and that the oldest kept request has unacknowledged responses.

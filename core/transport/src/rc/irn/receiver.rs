@@ -249,10 +249,10 @@ impl Tracker {
         }
     }
 
-    /// Advances to `to` without the packets before it, which will never be sent.
-    pub fn skip(&mut self, to: Seq) {
-        self.there.clear_range(self.rcv_nxt, to);
-        self.rcv_nxt = to;
+    /// Advances to `seq` without the packets before it, which will never be sent.
+    pub fn skip(&mut self, seq: Seq) {
+        self.there.clear_range(self.rcv_nxt, seq);
+        self.rcv_nxt = seq;
         while self.there.ones() > 0 && self.there.clear(self.rcv_nxt) {
             self.rcv_nxt += 1;
         }

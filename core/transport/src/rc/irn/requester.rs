@@ -77,7 +77,7 @@ struct Fetch {
     first: Seq,
     end: Seq,
     /// End of the responses that will arrive; before `end` if the answer is shorter than requested.
-    until: Seq,
+    answer_end: Seq,
     message: u64,
 }
 
@@ -355,7 +355,7 @@ impl<D: Copy> Requester<D> {
         let Some(placed) = self.messages.window.get(number) else { return };
         let first = placed.message.context.responses;
         let end = first + responses_of(&placed.message, self.messages.parameters.mtu);
-        self.fetches.push_back(Fetch { first, end, until: end, message: number });
+        self.fetches.push_back(Fetch { first, end, answer_end: end, message: number });
     }
 
     /// Sets `next_message` to the message of the packet that is next in sequence.
@@ -607,8 +607,8 @@ impl<D: Copy> Requester<D> {
                 return Reaction::Nothing;
             }
         }
-        let found = self.fetches.iter().find(|fetch| seq < fetch.end).copied();
-        let Some(fetch) = found.filter(|fetch| fetch.first <= seq) else { return Reaction::Nothing };
+        let fetch = self.fetches.iter().find(|fetch| seq < fetch.end).copied();
+        let Some(fetch) = fetch.filter(|fetch| fetch.first <= seq) else { return Reaction::Nothing };
         let Some(placed) = self.messages.window.get(fetch.message).copied() else { return Reaction::Nothing };
         let message = placed.message;
         let offset = (seq - fetch.first) as u32 * self.messages.parameters.mtu;

@@ -242,9 +242,9 @@ impl Responder {
     #[inline]
     pub fn passed(&mut self, write: &Write<'_>, counters: &mut Counters) {
         counters.rx_write_requests += u64::from(write.ends);
-        let at = self.receiver.rcv_nxt();
+        let seq = self.receiver.rcv_nxt();
         self.receiver.pass(write.ends);
-        self.stepped(at);
+        self.stepped(seq);
     }
 
     /// Validates a request packet. Returns the step to execute and its payload.
@@ -405,18 +405,18 @@ impl Responder {
     /// Advances the order over packet `rcv_nxt`, which was processed.
     #[inline]
     fn take_step(&mut self) {
-        let at = self.receiver.rcv_nxt();
+        let seq = self.receiver.rcv_nxt();
         self.receiver.step();
-        self.stepped(at);
+        self.stepped(seq);
     }
 
-    /// Updates the acknowledgements after the order advanced over packet `at`.
+    /// Updates the acknowledgements after the order advanced over packet `seq`.
     #[inline]
-    fn stepped(&mut self, at: Seq) {
-        debug_assert_eq!(self.receiver.rcv_nxt(), at + 1, "the window advances by one packet");
+    fn stepped(&mut self, seq: Seq) {
+        debug_assert_eq!(self.receiver.rcv_nxt(), seq + 1, "the window advances by one packet");
         // The packet that the RNR NAK requested has arrived.
         self.not_ready = false;
-        self.pending_acks.passed(at, at + 1);
+        self.pending_acks.passed(seq, seq + 1);
         self.pending_acks.acknowledge();
     }
 

@@ -203,11 +203,11 @@ impl Rto {
     /// Restarts the timer because the acknowledgement advanced to `una`.
     #[inline]
     pub fn advanced(&mut self, now: Instant, una: Seq, outstanding: bool, in_flight: u64) {
-        if let Some((seq, at)) = self.probe
+        if let Some((seq, time)) = self.probe
             && seq < una
         {
             self.probe = None;
-            self.measure(now.since(at));
+            self.measure(now.since(time));
         }
         (self.doubled, self.progress, self.expiries) = (0, now, 0);
         if outstanding { self.arm(now, in_flight) } else { self.deadline = Instant::NEVER }

@@ -226,8 +226,8 @@ impl Sender {
     /// acknowledged one.
     fn look(&mut self) {
         self.find_hole = false;
-        let from = if self.retransmit >= self.snd_una { self.retransmit + 1 } else { self.snd_una };
-        if let Some(hole) = self.sacked.find(false, from, self.top) {
+        let start = if self.retransmit >= self.snd_una { self.retransmit + 1 } else { self.snd_una };
+        if let Some(hole) = self.sacked.find(false, start, self.top) {
             self.retransmit = hole;
             self.do_retransmit = true;
         }

@@ -2,7 +2,7 @@
 //! of them.
 
 use super::super::replay::{Entry, Source};
-use super::{Arrival, MessageInProgress, PendingAck, Reply, ReplyKind, Responder, until};
+use super::{Arrival, MessageInProgress, PendingAck, Reply, ReplyKind, Responder, answer_end};
 use crate::Counters;
 use crate::rc::prism::Rules;
 use crate::rc::{Seq, extend, psn};
@@ -62,9 +62,10 @@ impl Responder {
     /// Answers operations that were executed before. The peer may have combined them into another operation
     /// list, so each operation is looked up separately.
     #[cold]
-    fn repeat_operation_list(&mut self, from: Seq, to: Seq) {
-        (from..to)
-            .for_each(|seq| self.replay.again_from(seq, |entry| until(entry.first, &entry.source, self.mtu)));
+    fn repeat_operation_list(&mut self, first: Seq, end: Seq) {
+        (first..end).for_each(|seq| {
+            self.replay.again_from(seq, |entry| answer_end(entry.first, &entry.source, self.mtu))
+        });
         if self.pending_ack == PendingAck::Nothing && !self.replay.is_pending() {
             self.pending_ack = PendingAck::Ack;
         }
@@ -94,8 +95,8 @@ impl Responder {
                 source: Source::OperationList { len: outcome.len as u8 },
                 msn: self.msn,
                 credits: 0,
-                from: first,
-                until: first + 1,
+                answer_first: first,
+                answer_end: first + 1,
                 next: first,
             });
         } else {

@@ -19,17 +19,17 @@ struct Part {
 impl Part {
     fn without_reserved(&self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
-        self.reserved.iter().for_each(|(at, bits)| bytes[*at] &= !bits);
+        self.reserved.iter().for_each(|(offset, bits)| bytes[*offset] &= !bits);
         bytes
     }
 }
 
 macro_rules! part {
-    ($part:ident, $hex:expr, [$($at:literal & $bits:literal),*]) => {
+    ($part:ident, $hex:expr, [$($offset:literal & $bits:literal),*]) => {
         Part {
             name: stringify!($part),
             literal: bytes($hex, $part::LEN),
-            reserved: &[$(($at, $bits)),*],
+            reserved: &[$(($offset, $bits)),*],
             again: |bytes| {
                 let mut out = vec![0x5a; $part::LEN + 1];
                 $part::Repr::parse(&$part::View::new(bytes)?).emit(&mut out);

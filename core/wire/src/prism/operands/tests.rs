@@ -81,9 +81,9 @@ fn what_is_not_drawn_is_refused() {
     for len in 0..bytes.len() {
         assert_eq!(parse(Flags::EXTENDED, &eth, &bytes[..len]), Err(WireError::Truncated), "{len}");
     }
-    let spoiled = |at: usize, value: u8| {
+    let spoiled = |offset: usize, value: u8| {
         let mut bytes = bytes.clone();
-        bytes[at] = value;
+        bytes[offset] = value;
         bytes
     };
     // Invalid mode, size, operand places and zero byte, and an excess byte.
@@ -104,7 +104,7 @@ fn what_is_not_drawn_is_refused() {
 
 fn numbers(size: u8) -> impl Strategy<Value = Number> {
     any::<[u64; 4]>().prop_map(move |limbs| {
-        std::array::from_fn(|at| if at < usize::from(size) / 8 { limbs[at] } else { 0 })
+        std::array::from_fn(|index| if index < usize::from(size) / 8 { limbs[index] } else { 0 })
     })
 }
 

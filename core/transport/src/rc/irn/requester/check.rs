@@ -28,7 +28,7 @@ impl<D: Copy> Requester<D> {
         assert!(self.fetches.len() <= most, "outstanding READs and atomics <= max_rd_atomic");
         if let Some(last) = self.fetches.back() {
             assert!(
-                last.first < last.end && last.until <= last.end,
+                last.first < last.end && last.answer_end <= last.end,
                 "a READ or atomic has at least one response: {last:?}"
             );
             assert!(last.end <= self.next_response, "outstanding responses were requested: {last:?}");
@@ -44,7 +44,7 @@ impl<D: Copy> Requester<D> {
         );
         if let Some(first) = self.fetches.front() {
             assert!(
-                first.until > rcv_nxt,
+                first.answer_end > rcv_nxt,
                 "the oldest outstanding READ lacks a response: {first:?}, {rcv_nxt}"
             );
         }

@@ -108,7 +108,7 @@ impl<D: Copy> Requester<D> {
         message.context.verdict = verdict as u8;
         // No response follows this one, so the remaining reserved PSNs are skipped.
         if let Some(fetch) = self.fetches.iter_mut().find(|other| other.message == number) {
-            fetch.until = fetch.until.min(seq + 1);
+            fetch.answer_end = fetch.answer_end.min(seq + 1);
         }
         Some(Reaction::Scatter { context, number, offset })
     }
@@ -118,7 +118,7 @@ impl<D: Copy> Requester<D> {
 /// did not use.
 #[inline]
 pub(super) fn forget_answered(fetches: &mut VecDeque<Fetch>, tracker: &mut Tracker) {
-    while let Some(fetch) = fetches.front().filter(|fetch| fetch.until <= tracker.rcv_nxt()) {
+    while let Some(fetch) = fetches.front().filter(|fetch| fetch.answer_end <= tracker.rcv_nxt()) {
         if fetch.end > tracker.rcv_nxt() {
             tracker.skip(fetch.end);
         }

@@ -156,7 +156,7 @@ impl Responder {
         self.quiet = false;
         count(opcode, counters);
         let credits = answer.verdict.credits();
-        let (found, sent, bytes) = match answer.output {
+        let (wanted, sent, bytes) = match answer.output {
             Output::Number(value) => (Wanted::Number { value, credits }, 1, [0; 32]),
             Output::Wide { bytes, size } => (Wanted::Wide { size, credits }, 1, bytes),
             Output::Snapshot { bytes, len } => (Wanted::Snapshot { len, credits }, 1, bytes),
@@ -169,7 +169,7 @@ impl Responder {
         self.reads.store(bytes);
         let msn = self.receiver.msn();
         let skipped = self.skipped as u32;
-        self.reads.executed(Some(found), first, self.responses, msn, skipped);
+        self.reads.executed(Some(wanted), first, self.responses, msn, skipped);
         self.skipped += Seq::from(reserved.saturating_sub(sent));
     }
 
@@ -209,11 +209,11 @@ impl Responder {
     fn heard_after_skips(&self, number: Seq) -> Seq {
         let mut heard = self.sender.snd_una();
         for (_, read) in self.reads.executed_ones() {
-            let from = read.first + self.skipped_before(read);
-            if number < from {
+            let start = read.first + self.skipped_before(read);
+            if number < start {
                 break;
             }
-            heard = heard.max((read.first + (number - from)).min(read.end));
+            heard = heard.max((read.first + (number - start)).min(read.end));
         }
         heard
     }

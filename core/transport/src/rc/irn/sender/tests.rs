@@ -254,8 +254,9 @@ fn random_losses_end_and_the_rules_hold() {
             sender.transmitted(chosen);
             assert_eq!(sender, long_way, "seed {seed}: the fast path of `transmitted` equals the slow one");
             if !there.is_empty() && random.chance(2.0 / 3.0) {
-                let at = if random.chance(1.0 / 5.0) { random.below(there.len() as u64) as usize } else { 0 };
-                let seq = if random.chance(1.0 / 20.0) { there[at] } else { there.remove(at) };
+                let index =
+                    if random.chance(1.0 / 5.0) { random.below(there.len() as u64) as usize } else { 0 };
+                let seq = if random.chance(1.0 / 20.0) { there[index] } else { there.remove(index) };
                 let answer = receiver.arrive(seq, crate::rc::irn::Ends::Nothing);
                 if !random.chance(1.0 / 10.0) {
                     back.push((answer.rcv_nxt, answer.nack.then_some(seq)));
