@@ -253,7 +253,7 @@ mod tests {
         for _ in 0..frames {
             match policy.judge(Direction::Send, &facts(4)) {
                 Verdict::Delay { ns } => assert!((10_000..=20_000).contains(&ns)),
-                Verdict::Corrupt { at, mask } => assert!(at < 64 && mask != 0),
+                Verdict::Corrupt { at: offset, mask } => assert!(offset < 64 && mask != 0),
                 Verdict::Reorder { frames } => assert_eq!(frames, 3),
                 _ => {}
             }

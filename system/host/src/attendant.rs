@@ -69,7 +69,7 @@ struct Charge {
     engine: Arc<Engine>,
     state: State,
     /// True if frames had been waiting for a tick after the last caller left.
-    found: bool,
+    had_waiting_frames: bool,
     /// State of a program that spins on memory, once it was noticed.
     spinner: Option<Spinner>,
 }
@@ -89,7 +89,7 @@ impl Attendant {
         let now = clock.now();
         let charge = |engine: &Arc<Engine>| {
             let state = State::Polled { heartbeat: engine.heartbeat(), since: now };
-            Charge { engine: Arc::clone(engine), state, found: false, spinner: None }
+            Charge { engine: Arc::clone(engine), state, had_waiting_frames: false, spinner: None }
         };
         Attendant { charges: engines.iter().map(charge).collect(), poll, clock, stop, handlers_due: now }
     }
@@ -111,7 +111,7 @@ impl Attendant {
             let mut serving = false;
             for charge in &mut self.charges {
                 match charge.step(now, &self.clock) {
-                    Some(at) => wanted = wanted.min(at),
+                    Some(time) => wanted = wanted.min(time),
                     None => serving = true,
                 }
             }
@@ -214,7 +214,7 @@ impl Charge {
                 None
             }
             Begun::Work => {
-                self.found |= matches!(self.state, State::Polled { .. });
+                self.had_waiting_frames |= matches!(self.state, State::Polled { .. });
                 self.engine.attended.store(true, Ordering::Release);
                 self.state = State::Served { heartbeat, busy: now, turn: 0 };
                 None
@@ -290,10 +290,10 @@ impl Charge {
     /// Handles the return of a caller. If frames had been waiting for a tick, the program may spin on
     /// memory.
     fn visited(&mut self, now: Instant) -> Option<Instant> {
-        if !self.found {
+        if !self.had_waiting_frames {
             return self.leave(now);
         }
-        self.found = false;
+        self.had_waiting_frames = false;
         // From now on callers take what the attendant leaves to them.
         self.engine.attended.store(true, Ordering::Release);
         self.spinner = Some(Spinner::new(now));
@@ -332,7 +332,7 @@ impl Charge {
     /// Leaves the engine to its callers.
     fn leave(&mut self, now: Instant) -> Option<Instant> {
         self.engine.attended.store(false, Ordering::Release);
-        (self.found, self.spinner) = (false, None);
+        (self.had_waiting_frames, self.spinner) = (false, None);
         self.state = State::Polled { heartbeat: self.engine.heartbeat(), since: now };
         Some(now.after(TICK.as_nanos() as u64))
     }

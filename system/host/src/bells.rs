@@ -29,12 +29,12 @@ pub(crate) struct Bells {
 
 impl Bells {
     /// Assigns a free doorbell to a queue pair or portal, and returns its index.
-    pub fn hang(&mut self, what: Rung) -> u32 {
+    pub fn hang(&mut self, target: Rung) -> u32 {
         if let Some(index) = self.free.pop() {
-            self.places[index as usize] = Some(what);
+            self.places[index as usize] = Some(target);
             return index;
         }
-        self.places.push(Some(what));
+        self.places.push(Some(target));
         self.places.len() as u32 - 1
     }
 
@@ -105,9 +105,9 @@ impl Sets {
         let mut any = false;
         for set in self.sets.iter().flatten() {
             set.doorbells.take(|index| {
-                if let Some(what) = set.bells.get(index) {
+                if let Some(target) = set.bells.get(index) {
                     any = true;
-                    rung(what);
+                    rung(target);
                 }
             });
         }
@@ -141,7 +141,7 @@ mod tests {
 
     fn taken(sets: &Sets) -> Vec<u32> {
         let mut rung = Vec::new();
-        sets.take(|what| match what {
+        sets.take(|target| match target {
             Rung::QueuePair(qp) => rung.push(qp.get()),
             Rung::Portal(number) => rung.push(1000 + number),
         });

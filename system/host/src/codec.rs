@@ -127,13 +127,13 @@ macro_rules! sent_as {
             use super::*;
 
             pub fn serialize<S: ::serde::Serializer>(value: &$type, serializer: S) -> Result<S::Ok, S::Error> {
-                let to: fn(&$type) -> $sent = $to;
-                ::serde::Serialize::serialize(&to(value), serializer)
+                let encode: fn(&$type) -> $sent = $to;
+                ::serde::Serialize::serialize(&encode(value), serializer)
             }
 
             pub fn deserialize<'d, D: ::serde::Deserializer<'d>>(deserializer: D) -> Result<$type, D::Error> {
-                let from: fn($sent) -> Option<$type> = $from;
-                from(::serde::Deserialize::deserialize(deserializer)?)
+                let decode: fn($sent) -> Option<$type> = $from;
+                decode(::serde::Deserialize::deserialize(deserializer)?)
                     .ok_or_else(|| ::serde::de::Error::custom(concat!("not a value of ", stringify!($type))))
             }
         }

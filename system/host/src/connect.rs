@@ -216,9 +216,9 @@ pub fn connect(
 }
 
 fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, ConnectError> {
-    let mut found = address.to_socket_addrs().map_err(ConnectError::Resolve)?;
-    let found = found.next().ok_or(ConnectError::Resolve(std::io::ErrorKind::NotFound.into()))?;
-    Ok(remora_port::address::canonical(found))
+    let mut addresses = address.to_socket_addrs().map_err(ConnectError::Resolve)?;
+    let address = addresses.next().ok_or(ConnectError::Resolve(std::io::ErrorKind::NotFound.into()))?;
+    Ok(remora_port::address::canonical(address))
 }
 
 fn attempt(

@@ -35,7 +35,7 @@ pub(crate) fn run(
         engine.asleep.store(true, Ordering::SeqCst);
         let rest = if engine.doorbells.any() { None } else { engine.rest(false) };
         if let Some((begun @ (Begun::Watching | Begun::Refused), deadline)) = rest {
-            let until = deadline.since(clock.now()).min(sleep.as_nanos() as u64);
+            let wait_ns = deadline.since(clock.now()).min(sleep.as_nanos() as u64);
             if begun == Begun::Watching {
                 sleep = (sleep * 2).min(LONGEST);
             }
@@ -45,7 +45,7 @@ pub(crate) fn run(
                     engine,
                     &mut poll,
                     &mut events,
-                    Duration::from_millis(until.div_ceil(1_000_000).max(1)),
+                    Duration::from_millis(wait_ns.div_ceil(1_000_000).max(1)),
                 )?;
             }
         }

@@ -117,14 +117,14 @@ impl<W: DoorbellMemory> Doorbells<W> {
     /// Clears all bits that are set, and calls `rung` once for each.
     #[inline]
     pub fn take(&self, mut rung: impl FnMut(u32)) {
-        for at in 0..self.summaries {
-            let Some(summary) = self.words.word(SUMMARY + at) else { return };
+        for index in 0..self.summaries {
+            let Some(summary) = self.words.word(SUMMARY + index) else { return };
             if summary.load(Ordering::Relaxed) == 0 {
                 continue;
             }
             let mut words = summary.swap(0, Ordering::SeqCst);
             while words != 0 {
-                let word = at * 64 + words.trailing_zeros() as usize;
+                let word = index * 64 + words.trailing_zeros() as usize;
                 words &= words - 1;
                 // A process that shares the memory may set summary bits of words that do not exist.
                 let Some(bits) = self.bits(word).filter(|_| word < self.count) else { continue };
@@ -139,7 +139,8 @@ impl<W: DoorbellMemory> Doorbells<W> {
 
     /// Returns whether any bit is set; for a thread that is about to sleep.
     pub fn any(&self) -> bool {
-        let rung = |at| self.words.word(SUMMARY + at).is_some_and(|word| word.load(Ordering::SeqCst) != 0);
+        let rung =
+            |index| self.words.word(SUMMARY + index).is_some_and(|word| word.load(Ordering::SeqCst) != 0);
         (0..self.summaries).any(rung)
     }
 }

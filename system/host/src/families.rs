@@ -13,14 +13,14 @@ pub fn families(adapter: &Adapter) -> Vec<Family> {
         let number = engine.number().to_string();
         let kind = engine.facts().kind.to_string();
         let labels = [("engine", number.as_str()), ("port", kind.as_str())];
-        let mut at = 0;
+        let mut index = 0;
         let mut put = |name: &str, help: &str, value: u64| {
-            if families.len() == at {
+            if families.len() == index {
                 families.push(Family::counter(&format!("remora_{name}"), help));
             }
-            let family = families.remove(at).sample(&labels, value);
-            families.insert(at, family);
-            at += 1;
+            let family = families.remove(index).sample(&labels, value);
+            families.insert(index, family);
+            index += 1;
         };
         for (name, help, value) in engine.counters().each() {
             put(name, help.trim(), value);
@@ -55,24 +55,24 @@ pub fn families(adapter: &Adapter) -> Vec<Family> {
 struct Delay {
     name: &'static str,
     help: &'static str,
-    of: fn(&Delays) -> &Histogram,
+    histogram: fn(&Delays) -> &Histogram,
 }
 
 const DELAYS: [Delay; 3] = [
     Delay {
         name: "remora_rma_issue_delay_seconds",
         help: "From the issue of a command until it entered service (1RMA).",
-        of: |delays| &delays.issue,
+        histogram: |delays| &delays.issue,
     },
     Delay {
         name: "remora_rma_remote_delay_seconds",
         help: "From a command's entry into service to its end: the network and the server (1RMA).",
-        of: |delays| &delays.remote,
+        histogram: |delays| &delays.remote,
     },
     Delay {
         name: "remora_rma_total_delay_seconds",
         help: "From the issue of a command to its end (1RMA).",
-        of: |delays| &delays.total,
+        histogram: |delays| &delays.total,
     },
 ];
 
@@ -89,7 +89,7 @@ fn rma_families(adapter: &Adapter) -> Vec<Family> {
         let kind = engine.facts().kind.to_string();
         let labels = [("engine", number.as_str()), ("port", kind.as_str())];
         for (family, delay) in histograms.iter_mut().zip(DELAYS) {
-            let histogram = (delay.of)(&delays);
+            let histogram = (delay.histogram)(&delays);
             let bounds = histogram.cumulative().map(|(ns, below)| (seconds(ns), below));
             let sum = seconds(histogram.sum());
             let count = histogram.count();

@@ -57,12 +57,12 @@ mod tests {
     fn a_thousand_lines_of_a_second_are_ten_and_the_next_says_how_many_were_left_out() {
         let mut limit = LogLimit::new();
         let start = Instant::now();
-        let at = |millis: u64| start + Duration::from_millis(millis);
-        let passed = (0..1000).filter(|millis| limit.due(at(*millis)).is_some()).count();
+        let time = |millis: u64| start + Duration::from_millis(millis);
+        let passed = (0..1000).filter(|millis| limit.due(time(*millis)).is_some()).count();
         assert_eq!(passed, 10);
-        assert_eq!(limit.due(at(4999)), None);
-        assert_eq!(limit.due(at(5000)), Some(991));
-        assert_eq!(limit.due(at(5001)), Some(0));
+        assert_eq!(limit.due(time(4999)), None);
+        assert_eq!(limit.due(time(5000)), Some(991));
+        assert_eq!(limit.due(time(5001)), Some(0));
     }
 
     #[test]

@@ -133,14 +133,14 @@ impl<P: Port + Attach> Core<P> {
     #[inline]
     pub fn serve(&mut self, mem: Mem<'_>, doorbells: &Doorbells) -> bool {
         let Core { nic, bells, sets, .. } = self;
-        let ring = |nic: &mut Nic, what| match what {
+        let ring = |nic: &mut Nic, target| match target {
             Rung::QueuePair(qp) => nic.doorbell(qp),
             Rung::Portal(number) => nic.ring_portal(number),
         };
-        let mut rung = sets.take(|what| ring(nic, what));
+        let mut rung = sets.take(|target| ring(nic, target));
         doorbells.take(|bell| {
-            if let Some(what) = bells.get(bell) {
-                ring(nic, what);
+            if let Some(target) = bells.get(bell) {
+                ring(nic, target);
                 rung = true;
             }
         });

@@ -107,13 +107,13 @@ fn one_that_speaks_is_heard_beside_connections_that_drip() {
     let listener = listener();
     let mut dripping: Vec<TcpStream> = (0..100).map(|_| connect(&listener)).collect();
     let words = request(99);
-    for at in 0..10 {
+    for number in 0..10 {
         for stream in &mut dripping {
             // Connections that were closed in favour of others are gone.
-            let _ = stream.write_all(&words[at..=at]);
+            let _ = stream.write_all(&words[number..=number]);
         }
-        let _speaks = send_request(&listener, at as u32);
-        assert_eq!(next(&listener), at as u32);
+        let _speaks = send_request(&listener, number as u32);
+        assert_eq!(next(&listener), number as u32);
     }
 }
 
@@ -159,9 +159,9 @@ fn words_that_come_byte_by_byte_are_words() {
 fn the_oldest_of_the_same_source_gives_way_and_is_told_and_others_stay() {
     let listener = listener();
     let mut first = connect(&listener);
-    let from = |host: u8| connect_from(Ipv4Addr::new(127, 0, 0, host), listener.address());
-    let mut many: Vec<TcpStream> = (0..PENDING_OF_SOURCE).map(|_| from(2)).collect();
-    let _one_more = from(2);
+    let connection = |host: u8| connect_from(Ipv4Addr::new(127, 0, 0, host), listener.address());
+    let mut many: Vec<TcpStream> = (0..PENDING_OF_SOURCE).map(|_| connection(2)).collect();
+    let _one_more = connection(2);
     let full = reply_to(&mut many[0]);
     assert!(matches!(full, Message::Full(Full { capacity: Capacity::Handshakes, .. })), "{full:?}");
     assert_eq!(last_words(&mut first), None, "the oldest connection of another source stays");
@@ -172,11 +172,11 @@ fn the_oldest_of_the_same_source_gives_way_and_is_told_and_others_stay() {
 fn with_all_places_taken_the_source_gives_way_that_has_most() {
     let listener = listener();
     let mut first = connect(&listener);
-    let from = |host: u8| connect_from(Ipv4Addr::new(127, 0, 0, host), listener.address());
-    let mut most: Vec<TcpStream> = (0..PENDING_OF_SOURCE).map(|_| from(2)).collect();
-    let _others: Vec<TcpStream> = (0..PENDING - PENDING_OF_SOURCE - 1).map(|_| from(3)).collect();
+    let connection = |host: u8| connect_from(Ipv4Addr::new(127, 0, 0, host), listener.address());
+    let mut most: Vec<TcpStream> = (0..PENDING_OF_SOURCE).map(|_| connection(2)).collect();
+    let _others: Vec<TcpStream> = (0..PENDING - PENDING_OF_SOURCE - 1).map(|_| connection(3)).collect();
     assert!(most.iter_mut().all(|stream| last_words(stream).is_none()), "all of them fit");
-    let _newcomer = from(4);
+    let _newcomer = connection(4);
     reply_to(&mut most[0]);
     assert_eq!(last_words(&mut first), None);
 }

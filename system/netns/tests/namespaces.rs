@@ -9,11 +9,12 @@ fn spaces() -> Result<[Namespace; 2], Error> {
 
 /// Checks that a datagram from 10.1.0.1 to 10.1.0.2 arrives.
 fn crosses(near: &Namespace, far: &Namespace) {
-    let to = far.inside(|| UdpSocket::bind("10.1.0.2:7000").expect("its address")).expect("a thread there");
-    let from = near.inside(|| UdpSocket::bind("10.1.0.1:0").expect("its address")).expect("a thread here");
-    from.send_to(b"hello", "10.1.0.2:7000").expect("a route");
+    let receiver =
+        far.inside(|| UdpSocket::bind("10.1.0.2:7000").expect("its address")).expect("a thread there");
+    let sender = near.inside(|| UdpSocket::bind("10.1.0.1:0").expect("its address")).expect("a thread here");
+    sender.send_to(b"hello", "10.1.0.2:7000").expect("a route");
     let mut got = [0; 5];
-    to.recv(&mut got).expect("a datagram");
+    receiver.recv(&mut got).expect("a datagram");
     assert_eq!(&got, b"hello");
 }
 

@@ -337,48 +337,50 @@ fn bandwidth(time: Duration) -> f64 {
 }
 
 fn memcpy_cold() -> f64 {
-    let (from, mut to) = cold();
+    let (source, mut target) = cold();
     pin(0);
     let begin = Instant::now();
-    for (to, from) in to.chunks_mut(1 << 20).zip(from.chunks(1 << 20)) {
-        to.copy_from_slice(from);
+    for (target, source) in target.chunks_mut(1 << 20).zip(source.chunks(1 << 20)) {
+        target.copy_from_slice(source);
     }
-    black_box(&to);
+    black_box(&target);
     bandwidth(begin.elapsed())
 }
 
-/// Copies past the caches. Both lengths are multiples of 64 bytes, and `to` is aligned to 64 bytes.
-fn stream(to: &mut [u8], from: &[u8]) {
+/// Copies past the caches. Both lengths are multiples of 64 bytes, and `target` is aligned to 64 bytes.
+fn stream(target: &mut [u8], source: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_mm_loadu_si128, _mm_sfence, _mm_stream_si128};
         assert!(
-            to.len() == from.len() && to.len().is_multiple_of(64) && to.as_ptr().addr().is_multiple_of(64)
+            target.len() == source.len()
+                && target.len().is_multiple_of(64)
+                && target.as_ptr().addr().is_multiple_of(64)
         );
-        for at in (0..to.len()).step_by(16) {
-            // SAFETY: 16 bytes from `at` lie within both, and `to` is aligned.
+        for offset in (0..target.len()).step_by(16) {
+            // SAFETY: 16 bytes from `offset` lie within both, and `target` is aligned.
             unsafe {
-                let part = _mm_loadu_si128(from.as_ptr().add(at).cast());
-                _mm_stream_si128(to.as_mut_ptr().add(at).cast(), part);
+                let part = _mm_loadu_si128(source.as_ptr().add(offset).cast());
+                _mm_stream_si128(target.as_mut_ptr().add(offset).cast(), part);
             }
         }
         // SAFETY: orders the stores above; touches nothing.
         unsafe { _mm_sfence() };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    to.copy_from_slice(from);
+    target.copy_from_slice(source);
 }
 
 fn ring_bulk(out: fn(&mut [u8], &[u8])) -> f64 {
     let (mut near, mut far) = link();
-    let (from, mut to) = cold();
-    let aligned = to.as_ptr().align_offset(64);
-    let to = &mut to[aligned..];
-    let frames = to.len() / BULK;
+    let (source, mut target) = cold();
+    let aligned = target.as_ptr().align_offset(64);
+    let target = &mut target[aligned..];
+    let frames = target.len() / BULK;
     pair(
         || {
             let sender = far.rings().0;
-            for chunk in from.chunks(BULK).take(frames) {
+            for chunk in source.chunks(BULK).take(frames) {
                 while !sender.reserve(BULK).expect("a sound ring") {
                     spin_loop();
                 }
@@ -390,7 +392,7 @@ fn ring_bulk(out: fn(&mut [u8], &[u8])) -> f64 {
         || {
             let receiver = near.rings().1;
             let begin = Instant::now();
-            for chunk in to.chunks_mut(BULK).take(frames) {
+            for chunk in target.chunks_mut(BULK).take(frames) {
                 while receiver.receive(|bytes| out(chunk, bytes)).expect("a sound ring").is_none() {}
             }
             bandwidth(begin.elapsed())

@@ -67,8 +67,8 @@ impl Wire for Whole {
 }
 
 fn sockets(host: &str, options: &Options) -> [(Socket, SocketAddr); 2] {
-    let at = SocketAddr::new(host.parse().expect("address"), 0);
-    let open = || Socket::open(at, options).unwrap_or_else(|error| panic!("{error}"));
+    let address = SocketAddr::new(host.parse().expect("address"), 0);
+    let open = || Socket::open(address, options).unwrap_or_else(|error| panic!("{error}"));
     let one = open();
     let two = open();
     let a = one.local();
@@ -78,23 +78,23 @@ fn sockets(host: &str, options: &Options) -> [(Socket, SocketAddr); 2] {
 
 fn plain(host: &str) -> [Plain; 2] {
     let options = Options { trains: false, ..Options::default() };
-    sockets(host, &options).map(|(socket, to)| {
-        let to = socket.destination(to);
-        Plain(socket, to, vec![0; 65_535])
+    sockets(host, &options).map(|(socket, destination)| {
+        let destination = socket.destination(destination);
+        Plain(socket, destination, vec![0; 65_535])
     })
 }
 
 fn joined(host: &str) -> [Joined; 2] {
-    sockets(host, &Options::default()).map(|(mut socket, to)| {
+    sockets(host, &Options::default()).map(|(mut socket, destination)| {
         socket.join(true).expect("UDP_GRO");
-        let to = socket.destination(to);
-        Joined(socket, to, vec![0; 65_535])
+        let destination = socket.destination(destination);
+        Joined(socket, destination, vec![0; 65_535])
     })
 }
 
 fn whole(host: &str) -> [Whole; 2] {
-    let at = SocketAddr::new(host.parse().expect("address"), 0);
-    let open = || UdpPort::open(at, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+    let address = SocketAddr::new(host.parse().expect("address"), 0);
+    let open = || UdpPort::open(address, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
     let mut one = open();
     let mut two = open();
     let a = one.endpoint();
@@ -183,15 +183,15 @@ fn rate(mut send: impl FnMut() + Send + 'static, mut receive: impl FnMut() -> us
 
 /// Measures trains over the bare socket.
 fn raw_train_rate(host: &str, len: usize) -> f64 {
-    let [(one, to), (mut two, _)] = sockets(host, &Options::default());
+    let [(one, destination), (mut two, _)] = sockets(host, &Options::default());
     two.join(true).expect("UDP_GRO");
-    let to = one.destination(to);
+    let destination = one.destination(destination);
     let count = (65_507 / len).min(64);
     let bytes = vec![0; len * count];
     let mut buffer = vec![0; 65_535];
     rate(
         move || {
-            let _ = one.send_train(&bytes, len as u16, &to);
+            let _ = one.send_train(&bytes, len as u16, &destination);
         },
         move || {
             two.recv_train(&mut buffer).expect("recvmsg").map_or(0, |came| came.len.div_ceil(came.segment))
@@ -251,7 +251,7 @@ fn main() {
     let json = arguments.iter().any(|argument| argument == "--json");
     let rounds = arguments.iter().position(|argument| argument == "--rounds");
     let rounds =
-        rounds.and_then(|at| arguments.get(at + 1)).and_then(|count| count.parse().ok()).unwrap_or(7);
+        rounds.and_then(|index| arguments.get(index + 1)).and_then(|count| count.parse().ok()).unwrap_or(7);
     let hosts = [("v4", "127.0.0.1"), ("v6", "::1")];
     for (family, host) in hosts {
         // A 64 B READ: request 32 B, response 84 B (BTH to ICRC).

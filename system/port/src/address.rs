@@ -275,12 +275,12 @@ mod tests {
                      fd000000000000000000000000000003 02 40 00 44     eth0\n\
                      00000000000000000000000000000001 01 80 10 80       lo\n\
                      nonsense\n";
-        let of = |text: &str, interface| look(table, text.parse().unwrap(), interface);
-        assert_eq!(of("fd00::1", 0), Checked::Tentative);
-        assert_eq!(of("fd00::1", 3), Checked::Absent, "another interface's");
-        assert_eq!(of("fd00::2", 2), Checked::Duplicate);
-        assert_eq!(of("fd00::3", 2), Checked::Usable, "optimistic");
-        assert_eq!(of("::1", 0), Checked::Usable);
+        let lookup = |text: &str, interface| look(table, text.parse().unwrap(), interface);
+        assert_eq!(lookup("fd00::1", 0), Checked::Tentative);
+        assert_eq!(lookup("fd00::1", 3), Checked::Absent, "another interface's");
+        assert_eq!(lookup("fd00::2", 2), Checked::Duplicate);
+        assert_eq!(lookup("fd00::3", 2), Checked::Usable, "optimistic");
+        assert_eq!(lookup("::1", 0), Checked::Usable);
         assert_eq!(settle(ip("::1"), 0), Ok(false));
         assert_eq!(settle(ip("10.0.0.1"), 0), Ok(false));
         assert!(is_usable(ip("::1"), 0) && is_usable(ip("10.0.0.1"), 0));

@@ -11,12 +11,12 @@ macro_rules! forward_egress {
             self.port.seals(peer)
         }
 
-        fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
-            self.port.nearest(peer, to)
+        fn nearest(&mut self, peer: Peer, qp: Qpn) -> Peer {
+            self.port.nearest(peer, qp)
         }
 
-        fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
-            self.port.peer_of(to, origin)
+        fn peer_of(&mut self, endpoint: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+            self.port.peer_of(endpoint, origin)
         }
     };
 }

@@ -15,9 +15,9 @@ pub(crate) fn has_icrc(transport: &[u8]) -> bool {
 
 /// Copies a frame that is sealed for identification 0 into the port and commits it there. Returns the
 /// identification that the frame is sent with; `None` if the port has no space now.
-pub(crate) fn forward<P: Egress>(port: &mut P, to: Addressed, bytes: &[u8]) -> Option<u16> {
-    let peer = to.peer;
-    port.mark(to.fields);
+pub(crate) fn forward<P: Egress>(port: &mut P, header: Addressed, bytes: &[u8]) -> Option<u16> {
+    let peer = header.peer;
+    port.mark(header.fields);
     let reseals = port.seals(peer) && port.start(peer) == Start::Bth;
     let lease = port.lend(peer, Class::default(), bytes.len())?;
     let ip_id = lease.ip_id;
@@ -84,8 +84,8 @@ impl Staging {
     }
 
     /// Reverts [`Staging::take`], because the port had no space.
-    pub(crate) fn put_back(&mut self, to: Addressed) {
-        self.peer = Some(to.peer);
-        self.fields = to.fields;
+    pub(crate) fn put_back(&mut self, header: Addressed) {
+        self.peer = Some(header.peer);
+        self.fields = header.fields;
     }
 }

@@ -73,10 +73,11 @@ impl PeerCredentials {
         let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut len = size_of::<libc::ucred>() as libc::socklen_t;
         let fd = socket.as_fd().as_raw_fd();
-        let into = (&raw mut peer).cast();
+        let optval = (&raw mut peer).cast();
         // rustix requires a non-zero process id, so libc is called directly.
-        // SAFETY: `into` points to `len` bytes, and the kernel writes no more. Every bit pattern is a ucred.
-        let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &mut len) };
+        // SAFETY: `optval` points to `len` bytes, and the kernel writes no more. Every bit pattern is a
+        // ucred.
+        let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, optval, &mut len) };
         if done != 0 {
             return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
         }

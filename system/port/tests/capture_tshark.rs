@@ -72,14 +72,14 @@ fn send(port: &mut impl Port, peer: Peer, psn: u32) {
 /// Returns the Ethernet frames of a pcapng file.
 fn frames(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let mut at = 0;
+    let word = |offset: usize| u32::from_le_bytes(bytes[offset..offset + 4].try_into().unwrap()) as usize;
+    let mut offset = 0;
     let mut frames = Vec::new();
-    while at < bytes.len() {
-        if word(at) == 6 {
-            frames.push(bytes[at + 28..at + 28 + word(at + 20)].to_vec());
+    while offset < bytes.len() {
+        if word(offset) == 6 {
+            frames.push(bytes[offset + 28..offset + 28 + word(offset + 20)].to_vec());
         }
-        at += word(at + 4);
+        offset += word(offset + 4);
     }
     frames
 }
@@ -99,8 +99,8 @@ fn icrcs_are_right(file: &Path) {
 fn a_udp_port_is_captured_with_true_addresses_in_both_directions() {
     for (name, host) in [("v4", "127.0.0.1"), ("v6", "::1")] {
         let file = Temporary::new(name);
-        let at = std::net::SocketAddr::new(host.parse().unwrap(), 0);
-        let open = || UdpPort::open(at, &Options::default()).unwrap();
+        let address = std::net::SocketAddr::new(host.parse().unwrap(), 0);
+        let open = || UdpPort::open(address, &Options::default()).unwrap();
         let mut one = open();
         let mut two = open();
         let to_two = one.peer(two.endpoint()).unwrap();
@@ -144,11 +144,14 @@ fn a_udp_port_is_captured_with_true_addresses_in_both_directions() {
         );
         assert_eq!(rows.len(), 36);
         let psns = (0..12).chain(100..112).chain(200..212);
-        for (at, (row, psn)) in rows.iter().zip(psns).enumerate() {
-            let out = at < 12;
-            let [from, to] = if out { ports } else { [ports[1], ports[0]] };
-            assert_eq!(row[0], format!("1700000000.{:09}", 123_456_001 + at));
-            assert_eq!(row[1..5], [host.to_owned(), host.to_owned(), from.to_string(), to.to_string()]);
+        for (index, (row, psn)) in rows.iter().zip(psns).enumerate() {
+            let out = index < 12;
+            let [source, destination] = if out { ports } else { [ports[1], ports[0]] };
+            assert_eq!(row[0], format!("1700000000.{:09}", 123_456_001 + index));
+            assert_eq!(
+                row[1..5],
+                [host.to_owned(), host.to_owned(), source.to_string(), destination.to_string()]
+            );
             assert_eq!(row[5..8], ["4".to_owned(), "0x123456".to_owned(), psn.to_string()]);
             assert!(row[8].starts_with("0x") && row[8].len() == 10, "{row:?}");
             assert_eq!(row[9], if out { "0x00000002" } else { "0x00000001" });
@@ -197,10 +200,10 @@ fn an_xdp_port_is_captured_as_it_is_on_the_wire() {
         assert_eq!(one.finish().unwrap().1, Recorded { seen: 10, dropped: 0 });
         icrcs_are_right(&file.0);
         let fields = ["eth.src", "eth.dst", "udp.dstport", "infiniband.bth.psn", "ip.checksum.status"];
-        for (at, row) in tshark(&file.0, &fields).iter().enumerate() {
-            let [from, to] = if at < 5 { [0, 1] } else { [1, 0] };
-            let psn = if at < 5 { at } else { 95 + at };
-            assert_eq!(row[..4], [&macs[from], &macs[to], "4791", &psn.to_string()]);
+        for (index, row) in tshark(&file.0, &fields).iter().enumerate() {
+            let [source, destination] = if index < 5 { [0, 1] } else { [1, 0] };
+            let psn = if index < 5 { index } else { 95 + index };
+            assert_eq!(row[..4], [&macs[source], &macs[destination], "4791", &psn.to_string()]);
             assert_eq!(row[4], if name == "xdp-v4" { "1" } else { "" }, "the header's checksum is good");
         }
     }

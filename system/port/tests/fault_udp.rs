@@ -46,15 +46,15 @@ fn send(port: &mut impl Port, peer: Peer, number: u32) {
 }
 
 /// Returns the numbers of all received frames with a right ICRC, and the number of frames with a wrong one.
-fn received(port: &mut impl Port, from: Endpoint) -> (Vec<u32>, u64) {
-    let flow = Flow::new(from, port.endpoint());
+fn received(port: &mut impl Port, sender: Endpoint) -> (Vec<u32>, u64) {
+    let flow = Flow::new(sender, port.endpoint());
     let mut spans = IdSpans::new();
     let mut numbers = Vec::new();
     let mut wrong = 0;
     let mut empty = 0;
     // A held frame that becomes due is handed on by the call after the one in which the other frame passed.
     while empty < 3 {
-        let found = port.receive(16, &mut |frame| {
+        let count = port.receive(16, &mut |frame| {
             let sealed = icrc::read(frame.bytes).unwrap();
             if flow.accepts_unknown_id(&mut spans, &frame.bytes[..frame.bytes.len() - 4], sealed).is_none() {
                 wrong += 1;
@@ -62,8 +62,8 @@ fn received(port: &mut impl Port, from: Endpoint) -> (Vec<u32>, u64) {
                 numbers.push(u32::from_be_bytes(frame.bytes[8..12].try_into().unwrap()));
             }
         });
-        assert!(found <= 16);
-        empty = if found == 0 { empty + 1 } else { 0 };
+        assert!(count <= 16);
+        empty = if count == 0 { empty + 1 } else { 0 };
     }
     (numbers, wrong)
 }

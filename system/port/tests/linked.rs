@@ -35,17 +35,17 @@ fn send(port: &mut LinkedPort, peer: Peer, source: Endpoint, mark: u8) {
 
 /// Receives the next frame: its last byte, whether it is sealed, and whether it arrived over a link.
 fn receive(port: &mut LinkedPort) -> (u8, bool, bool) {
-    let mut found = None;
+    let mut arrival = None;
     let until = Instant::now() + Duration::from_secs(60);
-    while found.is_none() {
+    while arrival.is_none() {
         assert!(Instant::now() < until, "a frame comes");
         port.receive(1, &mut |frame| {
             let by_link = matches!(frame.origin, Some(Origin::Neighbour(_)));
             assert_eq!(frame.start, if by_link { Start::Ip } else { Start::Bth });
-            found = frame.bytes.last().map(|last| (*last, frame.sealed, by_link));
+            arrival = frame.bytes.last().map(|last| (*last, frame.sealed, by_link));
         });
     }
-    found.unwrap()
+    arrival.unwrap()
 }
 
 #[test]
@@ -143,8 +143,8 @@ fn a_frame_by_a_link_wakes_a_sleeper_as_one_by_the_socket_does() {
 fn a_port_of_several_addresses_sends_from_the_one_by_which_a_peer_was_named() {
     let mut port = open(None);
     let mut other = open(None);
-    let at = |text: &str| UdpPort::open(text.parse().unwrap(), &Options::default()).unwrap();
-    let further: Vec<UdpPort> = ["127.0.0.2:0", "127.0.0.3:0", "[::1]:0"].map(at).into();
+    let open_port = |text: &str| UdpPort::open(text.parse().unwrap(), &Options::default()).unwrap();
+    let further: Vec<UdpPort> = ["127.0.0.2:0", "127.0.0.3:0", "[::1]:0"].map(open_port).into();
     let mut names = vec![port.endpoint()];
     for udp in further {
         names.push(udp.endpoint());
@@ -192,10 +192,10 @@ fn a_datagram_to_each_own_address_may_leave_by_a_link_and_one_to_another_may_not
     port.add_address(second).unwrap();
     let link = port.add_neighbour(9, Link::loopback(DEFAULT_GEOMETRY).unwrap()).unwrap();
     let qp = Qpn::new(9 << 17 | 5);
-    for from in 0..2 {
-        for (to, name) in names.iter().enumerate() {
-            let peer = port.peer_at(from, *name).unwrap().unwrap();
-            assert_eq!(port.nearest(peer, qp) == link, from == to, "{from} to {to}");
+    for source in 0..2 {
+        for (destination, name) in names.iter().enumerate() {
+            let peer = port.peer_at(source, *name).unwrap().unwrap();
+            assert_eq!(port.nearest(peer, qp) == link, source == destination, "{source} to {destination}");
         }
     }
     // Neighbours may send from each of the addresses.
@@ -206,11 +206,11 @@ fn a_datagram_to_each_own_address_may_leave_by_a_link_and_one_to_another_may_not
 #[test]
 fn a_port_has_so_many_addresses_and_no_more() {
     let mut port = open(None);
-    let at = |text: &str| UdpPort::open(text.parse().unwrap(), &Options::default()).unwrap();
+    let open_port = |text: &str| UdpPort::open(text.parse().unwrap(), &Options::default()).unwrap();
     for number in 1..LinkedPort::MAX_ADDRESSES {
-        assert_eq!(port.add_address(at(&format!("127.0.1.{number}:0"))).unwrap(), number);
+        assert_eq!(port.add_address(open_port(&format!("127.0.1.{number}:0"))).unwrap(), number);
     }
-    assert!(port.add_address(at("127.0.2.1:0")).is_err());
+    assert!(port.add_address(open_port("127.0.2.1:0")).is_err());
     let last = LinkedPort::MAX_ADDRESSES - 1;
     let here = port.further_port(last).unwrap().endpoint();
     let there = port.endpoint();

@@ -201,8 +201,8 @@ fn peers_processes_can_be_watched() -> bool {
     let mut len = 4;
     // SAFETY: the kernel writes one int.
     let done = unsafe {
-        let into = (&raw mut fd).cast();
-        libc::getsockopt(near.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERPIDFD, into, &mut len)
+        let optval = (&raw mut fd).cast();
+        libc::getsockopt(near.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERPIDFD, optval, &mut len)
     };
     done == 0
 }

@@ -43,14 +43,14 @@ impl Write for Written {
 
 /// Returns the packets of a pcapng file, from their IP header on.
 fn packets(file: &[u8]) -> Vec<Vec<u8>> {
-    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
-    let mut at = 0;
+    let word = |offset: usize| u32::from_le_bytes(file[offset..offset + 4].try_into().unwrap()) as usize;
+    let mut offset = 0;
     let mut packets = Vec::new();
-    while at < file.len() {
-        if word(at) == 6 {
-            packets.push(file[at + 28 + ETHERNET..at + 28 + word(at + 20)].to_vec());
+    while offset < file.len() {
+        if word(offset) == 6 {
+            packets.push(file[offset + 28 + ETHERNET..offset + 28 + word(offset + 20)].to_vec());
         }
-        at += word(at + 4);
+        offset += word(offset + 4);
     }
     packets
 }
@@ -90,11 +90,11 @@ fn a_capture_shows_every_byte_that_the_kernel_puts_on_the_wire() {
         port.finish().unwrap();
         let captured = packets(&file.0.lock().unwrap());
         assert_eq!(captured.len(), 3 * MARKS.len());
-        for (at, captured) in captured.iter().enumerate() {
-            let sent = tun.next().unwrap_or_else(|| panic!("packet {at} to {far} is missing"));
-            assert_eq!(*captured, sent, "packet {at} to {far}");
+        for (index, captured) in captured.iter().enumerate() {
+            let sent = tun.next().unwrap_or_else(|| panic!("packet {index} to {far} is missing"));
+            assert_eq!(*captured, sent, "packet {index} to {far}");
             let class = if sent[0] >> 4 == 4 { sent[1] } else { sent[0] << 4 | sent[1] >> 4 };
-            assert_eq!(class, MARKS[at / 3].traffic_class, "packet {at} to {far}");
+            assert_eq!(class, MARKS[index / 3].traffic_class, "packet {index} to {far}");
         }
     }
 }
@@ -113,20 +113,20 @@ fn arrival(port: &mut UdpPort) -> Option<Origin> {
 #[test]
 fn a_port_that_is_asked_says_with_which_fields_frames_came() {
     for host in ["127.0.0.1:0", "[::1]:0"] {
-        let [mut from, mut to] =
+        let [mut sender, mut receiver] =
             [(); 2].map(|()| UdpPort::open(host.parse().unwrap(), &Options::default()).unwrap());
-        let peer = from.peer(to.endpoint()).unwrap();
-        send(&mut from, peer, MARKS[1], 1, 64);
-        from.flush();
-        assert_eq!(arrival(&mut to), None, "IP fields are hidden until requested");
-        to.show_ip_fields();
+        let peer = sender.peer(receiver.endpoint()).unwrap();
+        send(&mut sender, peer, MARKS[1], 1, 64);
+        sender.flush();
+        assert_eq!(arrival(&mut receiver), None, "IP fields are hidden until requested");
+        receiver.show_ip_fields();
         for mark in MARKS {
             for _ in 0..2 {
-                send(&mut from, peer, mark, 1, 64);
+                send(&mut sender, peer, mark, 1, 64);
             }
-            from.flush();
+            sender.flush();
             for _ in 0..2 {
-                assert_eq!(arrival(&mut to), Some(Origin::Ip(mark)), "{host}");
+                assert_eq!(arrival(&mut receiver), Some(Origin::Ip(mark)), "{host}");
             }
         }
     }
@@ -135,16 +135,20 @@ fn a_port_that_is_asked_says_with_which_fields_frames_came() {
 #[test]
 fn a_datagram_carries_its_own_traffic_class_whatever_the_socket_is_marked_with() {
     for host in ["127.0.0.1:0", "[::1]:0"] {
-        let from = Socket::open(host.parse().unwrap(), &Options::default()).unwrap();
-        let mut to = UdpPort::open(host.parse().unwrap(), &Options::default()).unwrap();
-        to.show_ip_fields();
-        let there = from.destination(remora_port::udp::socket_address(to.endpoint(), 0));
-        from.mark(fields(0x20, 64)).unwrap();
+        let sender = Socket::open(host.parse().unwrap(), &Options::default()).unwrap();
+        let mut receiver = UdpPort::open(host.parse().unwrap(), &Options::default()).unwrap();
+        receiver.show_ip_fields();
+        let there = sender.destination(remora_port::udp::socket_address(receiver.endpoint(), 0));
+        sender.mark(fields(0x20, 64)).unwrap();
         for class in [0x68, 0, 0xff, 2] {
-            from.send_classed(&[0xe0; 64], class, &there).unwrap();
-            assert_eq!(arrival(&mut to), Some(Origin::Ip(fields(class, 64))), "{host}");
+            sender.send_classed(&[0xe0; 64], class, &there).unwrap();
+            assert_eq!(arrival(&mut receiver), Some(Origin::Ip(fields(class, 64))), "{host}");
         }
-        from.send_to(&[0xe0; 64], &there).unwrap();
-        assert_eq!(arrival(&mut to), Some(Origin::Ip(fields(0x20, 64))), "{host}: the socket keeps its mark");
+        sender.send_to(&[0xe0; 64], &there).unwrap();
+        assert_eq!(
+            arrival(&mut receiver),
+            Some(Origin::Ip(fields(0x20, 64))),
+            "{host}: the socket keeps its mark"
+        );
     }
 }

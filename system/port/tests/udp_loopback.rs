@@ -27,7 +27,7 @@ fn pair(host: &str, options: &Options) -> [(UdpPort, Peer); 2] {
 
 /// Returns a frame with an unmistakable content, which depends on `number`.
 fn frame(number: u32, len: usize) -> Vec<u8> {
-    (0..len as u32).map(|at| (number.wrapping_mul(2_654_435_761) >> 8) as u8 ^ at as u8).collect()
+    (0..len as u32).map(|index| (number.wrapping_mul(2_654_435_761) >> 8) as u8 ^ index as u8).collect()
 }
 
 fn send(port: &mut UdpPort, peer: Peer, bytes: &[u8]) -> u16 {
@@ -42,12 +42,12 @@ fn send(port: &mut UdpPort, peer: Peer, bytes: &[u8]) -> u16 {
 fn received(port: &mut UdpPort, budget: usize, source: Endpoint) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     loop {
-        let found = port.receive(budget, &mut |frame| {
+        let count = port.receive(budget, &mut |frame| {
             assert_eq!((frame.start, frame.source), (Start::Bth, source));
             frames.push(frame.bytes.to_vec());
         });
-        assert!(found <= budget);
-        if found == 0 {
+        assert!(count <= budget);
+        if count == 0 {
             return frames;
         }
     }
@@ -97,21 +97,21 @@ fn random_traffic_between_three_ports_arrives_in_order_and_whole() {
         // Frames that each port has still to receive from each other port.
         let mut due = vec![vec![VecDeque::new(); 3]; 3];
         for number in 0..20_000 {
-            let from = random(3) as usize;
-            let to = random(3) as usize;
+            let sender = random(3) as usize;
+            let receiver = random(3) as usize;
             let len =
                 if random(4) == 0 { 16 + random(5000) as usize } else { [96, 1052][random(2) as usize] };
             let bytes = frame(number, len);
-            send(&mut ports[from], peers[from][to], &bytes);
-            due[to][from].push_back(bytes);
+            send(&mut ports[sender], peers[sender][receiver], &bytes);
+            due[receiver][sender].push_back(bytes);
             if number % 64 == 63 {
                 ports.iter_mut().for_each(Egress::flush);
-                for (at, port) in ports.iter_mut().enumerate() {
+                for (index, port) in ports.iter_mut().enumerate() {
                     let budget = 1 + random(50) as usize;
                     while port.receive(budget, &mut |frame| {
-                        let from =
+                        let sender =
                             names.iter().position(|name| *name == frame.source).expect("a known source");
-                        assert_eq!(Some(frame.bytes), due[at][from].pop_front().as_deref());
+                        assert_eq!(Some(frame.bytes), due[index][sender].pop_front().as_deref());
                     }) > 0
                     {}
                 }

@@ -51,10 +51,10 @@ fn on_the_wire_frame_k_of_a_train_has_identification_k_and_its_icrc_is_right() {
     for (local, far) in hosts {
         let options = Options { ttl: 7, traffic_class: 0x68, ..Options::default() };
         let mut port = open(local, &options);
-        let to = peer(&mut port, far);
+        let peer = peer(&mut port, far);
         for count in [1, 2, 5, 64] {
             for psn in 0..count {
-                send_sealed(&mut port, to, psn, 100);
+                send_sealed(&mut port, peer, psn, 100);
             }
             port.flush();
             for psn in 0..count {
@@ -124,12 +124,12 @@ fn a_full_kernel_queue_loses_nothing() {
     for trains in [true, false] {
         let options = Options { send_buffer: 4096, trains, ..Options::default() };
         let mut port = open("10.97.0.1:4791", &options);
-        let to = peer(&mut port, "10.97.0.2:4791");
+        let peer = peer(&mut port, "10.97.0.2:4791");
         let mut sent = 0u32;
         let mut came = 0u32;
         while came < 3000 {
             while sent < 3000 {
-                let Some(lease) = port.lend(to, Class::default(), 256) else { break };
+                let Some(lease) = port.lend(peer, Class::default(), 256) else { break };
                 lease.bytes[..4].copy_from_slice(&sent.to_be_bytes());
                 port.commit();
                 sent += 1;
@@ -165,8 +165,8 @@ fn two_namespaces_over_veth() {
                 let mut frames = Vec::new();
                 port.receive(64, &mut |frame| frames.push((frame.source, frame.bytes.to_vec())));
                 for (source, bytes) in frames {
-                    let to = port.peer(source).unwrap();
-                    port.lend(to, Class::default(), bytes.len())
+                    let peer = port.peer(source).unwrap();
+                    port.lend(peer, Class::default(), bytes.len())
                         .expect("space")
                         .bytes
                         .copy_from_slice(&bytes);
@@ -188,21 +188,21 @@ fn two_namespaces_over_veth() {
     {
         let mut port = open(local, &Options::default());
         assert_eq!(port.max_transport_bytes(), 1500 - headers);
-        let to = peer(&mut port, remote);
-        round_trips(&mut port, to);
-        too_long_is_counted(&mut port, to);
-        round_trips(&mut port, to);
+        let peer = peer(&mut port, remote);
+        round_trips(&mut port, peer);
+        too_long_is_counted(&mut port, peer);
+        round_trips(&mut port, peer);
     }
     go.send(()).unwrap();
     echo.join().unwrap();
 }
 
 /// Sends 30 trains of 40 frames and receives them back.
-fn round_trips(port: &mut UdpPort, to: Peer) {
+fn round_trips(port: &mut UdpPort, peer: Peer) {
     let len = port.max_transport_bytes();
     for round in 0..30u8 {
         for number in 0..40u8 {
-            let bytes = port.lend(to, Class::default(), len).expect("space").bytes;
+            let bytes = port.lend(peer, Class::default(), len).expect("space").bytes;
             bytes.fill(round);
             bytes[0] = number;
             port.commit();
@@ -220,12 +220,12 @@ fn round_trips(port: &mut UdpPort, to: Peer) {
 
 /// Sends a frame one byte longer than the path allows, alone and in a train: it must be dropped and
 /// counted, and trains must continue.
-fn too_long_is_counted(port: &mut UdpPort, to: Peer) {
+fn too_long_is_counted(port: &mut UdpPort, peer: Peer) {
     let before = port.udp_counters();
     let len = port.max_transport_bytes() + 1;
     for frames in [1, 3] {
         for _ in 0..frames {
-            port.lend(to, Class::default(), len).expect("space").bytes.fill(1);
+            port.lend(peer, Class::default(), len).expect("space").bytes.fill(1);
             port.commit();
         }
         port.flush();

@@ -100,8 +100,8 @@ fn send_batch(port: &mut UdpPort, peer: Peer, batch: u32) {
 
 /// Returns the numbers of the received frames, each of which must be whole and sealed for identification 0,
 /// as a single datagram is.
-fn whole(port: &mut UdpPort, from: &UdpPort) -> Vec<u32> {
-    let flow = Flow::new(from.endpoint(), port.endpoint());
+fn whole(port: &mut UdpPort, sender: &UdpPort) -> Vec<u32> {
+    let flow = Flow::new(sender.endpoint(), port.endpoint());
     let mut numbers = Vec::new();
     while port.receive(16, &mut |frame| {
         let (covered, _) = frame.bytes.split_at(frame.bytes.len() - icrc::LEN);

@@ -48,20 +48,20 @@ fn the_kernel_brings_each_datagram_to_the_socket_of_its_range() {
     for host in ["127.91.0.1:0", "[::1]:0"] {
         let group = ReuseportGroup::bind(at(host), SteeredBy::Kernel, &Options::default()).unwrap();
         assert_eq!((group.steered(), group.sockets().len()), (SteeredBy::Kernel, RANGES));
-        let from = UdpSocket::bind((group.local().ip(), 0)).unwrap();
+        let sender = UdpSocket::bind((group.local().ip(), 0)).unwrap();
         let mut datagrams: Vec<Vec<u8>> = (0..RANGES as u8).map(|range| frame(range, range, 60)).collect();
         datagrams.extend((0..6).map(|len| vec![0x0a; len + 1]));
         datagrams.extend((0xe0..=0xe7).map(|first| vec![first, 0, 0, 0, 0, 0xff, 0, 0]));
         let mut buffer = [0; 100];
         for datagram in datagrams {
-            from.send_to(&datagram, group.local()).unwrap();
-            let found: Vec<usize> = (0..RANGES)
+            sender.send_to(&datagram, group.local()).unwrap();
+            let places: Vec<usize> = (0..RANGES)
                 .filter(|place| {
                     let came = group.sockets()[*place].recv_from(&mut buffer).unwrap();
                     came.is_some_and(|arrival| buffer[..arrival.len] == datagram)
                 })
                 .collect();
-            assert_eq!(found, [usize::from(range_of(&datagram))], "{host} {datagram:?}");
+            assert_eq!(places, [usize::from(range_of(&datagram))], "{host} {datagram:?}");
         }
     }
 }
@@ -131,8 +131,8 @@ fn ports_of_one_address_exchange_trains_that_stay_within_a_range() {
 fn a_frame_of_another_range_goes_to_the_owner_and_the_owners_frames_arrive_with_their_source() {
     let group = ReuseportGroup::bind(at("127.91.0.4:0"), SteeredBy::Kernel, &Options::default()).unwrap();
     let mut shares = shares(&group, &[5, 6]);
-    let from = UdpSocket::bind("127.91.0.4:0").unwrap();
-    let source = endpoint(from.local_addr().unwrap());
+    let sender = UdpSocket::bind("127.91.0.4:0").unwrap();
+    let source = endpoint(sender.local_addr().unwrap());
     let here = endpoint(group.local()).address;
     // A train of two ranges, as a device may join it: the kernel steers it by its first frame.
     let socket = remora_port::udp::Socket::open(at("127.91.0.4:0"), &Options::default()).unwrap();
@@ -158,7 +158,7 @@ fn a_frame_of_another_range_goes_to_the_owner_and_the_owners_frames_arrive_with_
     let came = received(six);
     assert_eq!(came[0], (frame(6, 2, 80), stray.source));
     assert_eq!(came[1..].iter().flat_map(|(bytes, _)| bytes.clone()).collect::<Vec<_>>(), long);
-    assert!(came[1..].iter().all(|(_, from)| *from == source));
+    assert!(came[1..].iter().all(|(_, sender)| *sender == source));
     assert_eq!((six.udp_counters().forwarded, six.udp_counters().strays), (101, 0));
     // A program that reads nothing loses frames; the owner is not delayed.
     let given = (0..100).filter(|_| owner_of_six.give(source, here, 60, &long)).count();
@@ -168,8 +168,10 @@ fn a_frame_of_another_range_goes_to_the_owner_and_the_owners_frames_arrive_with_
     assert_eq!(received(six).len(), 1, "the count of handed-over frames is right again");
     // A frame that was sent to another address of the owner is reported with that address.
     let other = endpoint(at("[fd00::7]:0")).address;
-    for (to, says) in [(here, None), (other, Some(Endpoint { address: other, ..endpoint(group.local()) }))] {
-        assert!(owner_of_six.give(source, to, 60, &frame(6, 9, 60)));
+    for (destination, says) in
+        [(here, None), (other, Some(Endpoint { address: other, ..endpoint(group.local()) }))]
+    {
+        assert!(owner_of_six.give(source, destination, 60, &frame(6, 9, 60)));
         let mut came = Vec::new();
         six.receive(8, &mut |frame| came.push(frame.destination));
         assert_eq!(came, [says]);
@@ -200,17 +202,17 @@ fn a_group_that_is_begun_gets_everything_by_its_first_socket_until_it_is_complet
     let mut group =
         ReuseportGroup::begin(at("127.91.0.9:0"), SteeredBy::Kernel, &Options::default()).unwrap();
     assert_eq!((group.steered(), group.sockets().len()), (SteeredBy::Kernel, 1));
-    let from = UdpSocket::bind("127.91.0.9:0").unwrap();
+    let sender = UdpSocket::bind("127.91.0.9:0").unwrap();
     let mut buffer = [0; 100];
     for range in [0, 7, 127] {
-        from.send_to(&frame(range, 1, 60), group.local()).unwrap();
+        sender.send_to(&frame(range, 1, 60), group.local()).unwrap();
         assert_eq!(group.sockets()[0].recv_from(&mut buffer).unwrap().map(|arrival| arrival.len), Some(60));
     }
     group.complete().unwrap();
     group.complete().unwrap();
     assert_eq!(group.sockets().len(), RANGES);
     for range in [0, 7, 127] {
-        from.send_to(&frame(range, 1, 60), group.local()).unwrap();
+        sender.send_to(&frame(range, 1, 60), group.local()).unwrap();
         let came = group.sockets()[usize::from(range)].recv_from(&mut buffer).unwrap();
         assert_eq!(came.map(|arrival| arrival.len), Some(60), "range {range}");
     }
@@ -229,10 +231,10 @@ fn set(socket: &OwnedFd, option: libc::c_int, value: &[u8]) -> Result<(), std::i
 
 /// Sends a datagram to each of these ranges, and returns the ranges whose own socket received it.
 fn served(group: &ReuseportGroup, ranges: &[u8]) -> Vec<u8> {
-    let from = UdpSocket::bind((group.local().ip(), 0)).unwrap();
+    let sender = UdpSocket::bind((group.local().ip(), 0)).unwrap();
     let mut buffer = [0; 100];
     let mut is_served = |range: &u8| {
-        from.send_to(&frame(*range, 1, 60), group.local()).unwrap();
+        sender.send_to(&frame(*range, 1, 60), group.local()).unwrap();
         let came = group.sockets().iter().map(|socket| socket.recv_from(&mut buffer).unwrap().is_some());
         came.enumerate().filter(|(_, came)| *came).map(|(place, _)| place).eq([usize::from(*range)])
     };
@@ -326,12 +328,12 @@ fn a_relayed_share_takes_nothing_from_its_own_socket_and_all_that_the_owner_hand
     let name = rustix::net::getsockname(share.descriptors().unwrap()[0]).unwrap();
     let unused = SocketAddr::try_from(name).unwrap();
     assert!(unused.port() != 4791 && own.port() == 4791);
-    let from = UdpSocket::bind("127.91.0.13:0").unwrap();
+    let sender = UdpSocket::bind("127.91.0.13:0").unwrap();
     for range in [3, 4] {
-        from.send_to(&frame(range, 1, 60), unused).unwrap();
+        sender.send_to(&frame(range, 1, 60), unused).unwrap();
     }
     let local = remora_port::Address::from(share.local().ip());
-    assert!(handover.give(endpoint(from.local_addr().unwrap()), local, 60, &frame(3, 2, 60)));
+    assert!(handover.give(endpoint(sender.local_addr().unwrap()), local, 60, &frame(3, 2, 60)));
     let frames = received(&mut port);
     assert_eq!(frames.iter().map(|(bytes, _)| bytes[1]).collect::<Vec<_>>(), [2]);
     assert!(matches!(handover.take(&mut vec![0; 65_535]), Ok(None)), "nothing strayed");

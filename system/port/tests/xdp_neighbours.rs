@@ -37,7 +37,7 @@ fn near(spaces: &[Host; 2], own: &str) -> (XdpPort, [u8; 6]) {
 /// Sends frames until their destination is this MAC address.
 fn until_sent_to(port: &mut XdpPort, peer: Peer, expected: [u8; 6]) {
     let started = Instant::now();
-    while port.ethernet_addresses(peer).map(|(_, to)| to) != Some(expected) {
+    while port.ethernet_addresses(peer).map(|(_, destination)| destination) != Some(expected) {
         port.lend(peer, Class::default(), 100).expect("space").bytes.fill(1);
         port.commit();
         port.flush();

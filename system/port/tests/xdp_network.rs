@@ -44,15 +44,15 @@ impl Pair {
         Pair { ports: [one, two], peers, spaces }
     }
 
-    fn route(&self, from: usize) -> Route {
-        Route::new(self.ports[from].endpoint(), self.ports[1 - from].endpoint())
+    fn route(&self, sender: usize) -> Route {
+        Route::new(self.ports[sender].endpoint(), self.ports[1 - sender].endpoint())
     }
 
     /// Commits a frame with these bytes from the BTH on. Returns false if no buffer is free.
-    fn commit(&mut self, from: usize, transport: &[u8]) -> bool {
-        let route = self.route(from);
-        let to = self.peers[from];
-        send(&mut self.ports[from], to, &route, transport)
+    fn commit(&mut self, sender: usize, transport: &[u8]) -> bool {
+        let route = self.route(sender);
+        let peer = self.peers[sender];
+        send(&mut self.ports[sender], peer, &route, transport)
     }
 }
 
@@ -61,9 +61,9 @@ fn peer(port: &mut XdpPort, peer: Endpoint) -> Peer {
     port.peer(peer).unwrap()
 }
 
-fn send(port: &mut XdpPort, to: Peer, route: &Route, transport: &[u8]) -> bool {
+fn send(port: &mut XdpPort, peer: Peer, route: &Route, transport: &[u8]) -> bool {
     let headers = Start::Ethernet.overhead(route.source.address.is_ipv4());
-    let Some(lease) = port.lend(to, Class::default(), headers + transport.len()) else { return false };
+    let Some(lease) = port.lend(peer, Class::default(), headers + transport.len()) else { return false };
     route.emit(Start::Ethernet, lease.ip_id, transport.len() as u16, lease.bytes);
     lease.bytes[headers..].copy_from_slice(transport);
     port.commit();
@@ -145,8 +145,8 @@ fn the_bytes_on_the_wire_are_the_nics_but_for_the_mac_addresses() {
     let mut pair = Pair::new(HOSTS[0], &Options::default());
     let macs = pair.ports.each_ref().map(|port| port.attachment().interface().mac);
     let mut transport = [0u8; 32];
-    for (at, byte) in transport.iter_mut().enumerate() {
-        *byte = at as u8;
+    for (index, byte) in transport.iter_mut().enumerate() {
+        *byte = index as u8;
     }
     assert!(pair.commit(0, &transport));
     pair.ports[0].flush();
@@ -168,7 +168,7 @@ fn everything_that_is_not_ours_reaches_the_kernel() {
     let pair = Pair::new(HOSTS[0], &Options::default());
     let [near, far] = &pair.spaces;
     far.enter();
-    let listeners = ["10.90.0.2:7000", "[fd90::2]:7000"].map(|at| TcpListener::bind(at).unwrap());
+    let listeners = ["10.90.0.2:7000", "[fd90::2]:7000"].map(|address| TcpListener::bind(address).unwrap());
     let other = UdpSocket::bind("10.90.0.2:4792").unwrap();
     near.enter();
     // In addition to TCP over both families: ARP and neighbour discovery must work, or no connection would
@@ -276,15 +276,15 @@ fn what_one_bit_changes_is_seen_by_the_icrc_whatever_the_identification() {
     };
     assert!(intact(&frame));
     // Identification, addresses, ports, BTH and payload; byte 4 of the BTH is free by the specification.
-    for at in (18..20).chain(26..38).chain(V4..frame.len()).filter(|at| *at != V4 + 4) {
+    for index in (18..20).chain(26..38).chain(V4..frame.len()).filter(|index| *index != V4 + 4) {
         let mut broken = frame.clone();
-        broken[at] ^= 0x10;
+        broken[index] ^= 0x10;
         // The header's own checksum is corrected, as a switch would do.
         broken[24..26].fill(0);
         let sum: u32 = broken[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
         let sum = (sum & 0xffff) + (sum >> 16);
         broken[24..26].copy_from_slice(&(!(sum as u16)).to_be_bytes());
-        assert!(!intact(&broken), "byte {at}");
+        assert!(!intact(&broken), "byte {index}");
     }
 }
 
@@ -341,17 +341,17 @@ fn frames_that_can_never_leave_are_dropped_and_counted_and_hold_nothing_up() {
     let mut pair = Pair::new(HOSTS[0], &Options::default());
     let route = pair.route(0);
     let longest = pair.ports[0].max_transport_bytes();
-    let to = pair.peers[0];
+    let peer = pair.peers[0];
     let one = &mut pair.ports[0];
-    assert!(send(one, to, &route, &[1; 32]));
+    assert!(send(one, peer, &route, &[1; 32]));
     assert!(send(one, Peer(77), &route, &[2; 32]));
-    assert!(send(one, to, &route, &vec![3; longest + 1]));
+    assert!(send(one, peer, &route, &vec![3; longest + 1]));
     // A frame shorter than an Ethernet header, and an empty one.
     for len in [13, 0] {
-        one.lend(to, Class::default(), len).expect("a buffer for a frame that is dropped").bytes.fill(4);
+        one.lend(peer, Class::default(), len).expect("a buffer for a frame that is dropped").bytes.fill(4);
         one.commit();
     }
-    assert!(send(one, to, &route, &vec![5; longest]));
+    assert!(send(one, peer, &route, &vec![5; longest]));
     one.commit();
     one.flush();
     let counters = (one.counters(), one.xdp_counters());

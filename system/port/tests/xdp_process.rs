@@ -135,9 +135,9 @@ fn what_could_be_opened_is_told_without_touching_anything() {
     let _spaces = veth_pair(1500, "");
     ip("link add bridge0 type bridge");
     ip("link set bridge0 up");
-    let found = remora_port::xdp::probe().unwrap_or_else(|error| panic!("{error}"));
-    let named = |name: &str| found.iter().find(|candidate| candidate.interface.name == name).unwrap();
-    assert_eq!(found.len(), 2, "loopback is no Ethernet: {found:?}");
+    let candidates = remora_port::xdp::probe().unwrap_or_else(|error| panic!("{error}"));
+    let named = |name: &str| candidates.iter().find(|candidate| candidate.interface.name == name).unwrap();
+    assert_eq!(candidates.len(), 2, "loopback is no Ethernet: {candidates:?}");
     assert_eq!(named("near0").interface.addresses[0], std::net::IpAddr::from([10, 90, 0, 1]));
     // Before 6.3 the kernel does not report drivers' abilities.
     if let (Some(near), Some(bridge)) = (named("near0").driver, named("bridge0").driver) {

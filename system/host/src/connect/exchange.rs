@@ -21,9 +21,9 @@ impl Reader {
     /// [`ConnectError`] if the bytes are not a message, or the other side hung up.
     pub fn read(&mut self, stream: &mut impl Read) -> Result<Option<Message>, ConnectError> {
         loop {
-            let at = self.bytes.len();
+            let start = self.bytes.len();
             let want = HEAD + self.head.as_ref().map_or(0, |head| head.len);
-            if at == want {
+            if start == want {
                 match (&self.head, self.bytes.first_chunk()) {
                     (Some(head), _) => return Message::of(head.number, &self.bytes[HEAD..]).map(Some),
                     (None, head) => self.head = Some(Head::parse(head.ok_or(ConnectError::BadMessage)?)?),
@@ -31,8 +31,8 @@ impl Reader {
                 continue;
             }
             self.bytes.resize(want, 0);
-            let got = stream.read(&mut self.bytes[at..]);
-            self.bytes.truncate(at + got.as_ref().copied().unwrap_or(0));
+            let got = stream.read(&mut self.bytes[start..]);
+            self.bytes.truncate(start + got.as_ref().copied().unwrap_or(0));
             match got {
                 Ok(0) => return Err(ConnectError::Closed(Stage::Request)),
                 Ok(_) => {}

@@ -43,7 +43,9 @@ impl Full {
 
     pub(super) fn parse(body: &[u8]) -> Option<Full> {
         let body = <&[u8; Full::LEN]>::try_from(body).ok()?;
-        let word = |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
+        let word = |offset: usize| {
+            u32::from_le_bytes([body[offset], body[offset + 1], body[offset + 2], body[offset + 3]])
+        };
         let capacity = match word(0) {
             1 => Capacity::Clients,
             2 => Capacity::Handshakes,

@@ -248,9 +248,9 @@ impl Hello {
 
     fn parse(body: &[u8]) -> Option<Hello> {
         let (fixed, rest) = body.split_first_chunk::<HELLO>()?;
-        let half = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
-        let word = |at: usize| u32::from(half(at)) | u32::from(half(at + 2)) << 16;
-        let wide = |at: usize| std::array::from_fn::<u8, 16, _>(|i| fixed[at + i]);
+        let half = |offset: usize| u16::from_le_bytes([fixed[offset], fixed[offset + 1]]);
+        let word = |offset: usize| u32::from(half(offset)) | u32::from(half(offset + 2)) << 16;
+        let wide = |offset: usize| std::array::from_fn::<u8, 16, _>(|i| fixed[offset + i]);
         let name_len = usize::from(half(56));
         let private_len = usize::from(half(58));
         if name_len > MAX_NAME || private_len > MAX_PRIVATE || rest.len() != name_len + private_len {

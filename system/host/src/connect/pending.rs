@@ -45,7 +45,7 @@ const FIRST: usize = 2;
 /// A connection without a complete request.
 struct Newcomer {
     stream: TcpStream,
-    from: SocketAddr,
+    peer: SocketAddr,
     until: Instant,
     reader: Reader,
 }
@@ -152,7 +152,7 @@ impl Pending {
                 return;
             }
             match self.shared.socket.accept() {
-                Ok((stream, from)) => self.take(stream, from),
+                Ok((stream, peer)) => self.take(stream, peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.accepting = false,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -175,8 +175,8 @@ impl Pending {
         }
     }
 
-    fn take(&mut self, stream: TcpStream, from: SocketAddr) {
-        while let Some(number) = self.surplus(source(from)) {
+    fn take(&mut self, stream: TcpStream, peer: SocketAddr) {
+        while let Some(number) = self.surplus(source(peer)) {
             self.give_way(number);
             let now = Instant::now();
             if !self.evictions.take(now) {
@@ -190,28 +190,28 @@ impl Pending {
             self.poll.registry().register(&mut SourceFd(&fd), Token(number), Interest::READABLE)
         });
         if let Err(error) = registered {
-            return self.refuse(from, &ConnectError::Tcp(error));
+            return self.refuse(peer, &ConnectError::Tcp(error));
         }
         self.next = self.next.wrapping_add(1).max(FIRST);
         let until = Instant::now() + PATIENCE;
-        self.all.insert(number, Newcomer { stream, from, until, reader: Reader::default() });
+        self.all.insert(number, Newcomer { stream, peer, until, reader: Reader::default() });
     }
 
     /// Returns the connection to be closed in favour of a new one from this source, if one must be: the
     /// oldest of the same source, or of the source that has most.
-    fn surplus(&self, from: IpAddr) -> Option<usize> {
+    fn surplus(&self, ip: IpAddr) -> Option<usize> {
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for newcomer in self.all.values() {
-            *counts.entry(source(newcomer.from)).or_default() += 1;
+            *counts.entry(source(newcomer.peer)).or_default() += 1;
         }
-        let of = if counts.get(&from).is_some_and(|count| *count >= PENDING_OF_SOURCE) {
-            from
+        let victim = if counts.get(&ip).is_some_and(|count| *count >= PENDING_OF_SOURCE) {
+            ip
         } else if self.all.len() >= PENDING {
             *counts.iter().max_by_key(|(_, count)| **count)?.0
         } else {
             return None;
         };
-        self.all.iter().find(|(_, newcomer)| source(newcomer.from) == of).map(|(number, _)| *number)
+        self.all.iter().find(|(_, newcomer)| source(newcomer.peer) == victim).map(|(number, _)| *number)
     }
 
     /// Closes a silent connection, unless its request has just arrived.
@@ -230,7 +230,7 @@ impl Pending {
         {
             let number = *number;
             if let Some(newcomer) = self.remove(number) {
-                self.refuse(newcomer.from, &ConnectError::Timeout(super::Stage::Request));
+                self.refuse(newcomer.peer, &ConnectError::Timeout(super::Stage::Request));
             }
         }
     }
@@ -253,11 +253,11 @@ impl Pending {
         let Some(newcomer) = self.remove(number) else { return };
         match message {
             Ok(hello) if newcomer.stream.set_nonblocking(false).is_ok() => {
-                let request = Request::new(newcomer.stream, newcomer.from, hello);
+                let request = Request::new(newcomer.stream, newcomer.peer, hello);
                 match request.check_source() {
                     Ok(()) => self.shared.put(request),
                     Err(error) => {
-                        self.refuse(newcomer.from, &error);
+                        self.refuse(newcomer.peer, &error);
                         request.reject(&error.to_string());
                     }
                 }
@@ -277,11 +277,11 @@ impl Pending {
         if let Some(words) = words {
             let _ = write(&mut newcomer.stream, &words, Deadline::after(PAUSE));
         }
-        self.refuse(newcomer.from, error);
+        self.refuse(newcomer.peer, error);
     }
 
-    fn refuse(&self, from: SocketAddr, error: &ConnectError) {
-        tracing::debug!(%from, %error, "connection refused");
+    fn refuse(&self, peer: SocketAddr, error: &ConnectError) {
+        tracing::debug!(from = %peer, %error, "connection refused");
         self.shared.refused.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -305,10 +305,10 @@ mod tests {
 
     #[test]
     fn a_source_is_an_ipv4_address_or_a_network_of_ipv6() {
-        let of = |text: &str| source(text.parse().unwrap());
-        assert_eq!(of("127.0.0.1:1"), of("[::ffff:127.0.0.1]:2"));
-        assert_ne!(of("127.0.0.1:1"), of("127.0.0.2:1"));
-        assert_eq!(of("[fd00:1:2:3::4]:1"), of("[fd00:1:2:3:4:5:6:7]:1"));
-        assert_ne!(of("[fd00:1:2:3::4]:1"), of("[fd00:1:2:4::4]:1"));
+        let source_of = |text: &str| source(text.parse().unwrap());
+        assert_eq!(source_of("127.0.0.1:1"), source_of("[::ffff:127.0.0.1]:2"));
+        assert_ne!(source_of("127.0.0.1:1"), source_of("127.0.0.2:1"));
+        assert_eq!(source_of("[fd00:1:2:3::4]:1"), source_of("[fd00:1:2:3:4:5:6:7]:1"));
+        assert_ne!(source_of("[fd00:1:2:3::4]:1"), source_of("[fd00:1:2:4::4]:1"));
     }
 }

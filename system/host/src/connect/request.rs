@@ -23,13 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Request {
     stream: TcpStream,
-    from: SocketAddr,
+    peer: SocketAddr,
     hello: Hello,
 }
 
 impl Request {
-    pub(super) fn new(stream: TcpStream, from: SocketAddr, hello: Hello) -> Request {
-        Request { stream, from, hello }
+    pub(super) fn new(stream: TcpStream, peer: SocketAddr, hello: Hello) -> Request {
+        Request { stream, peer, hello }
     }
 
     /// Creates a request from its connection and first message, which another process has received.
@@ -37,8 +37,8 @@ impl Request {
     /// # Errors
     /// The error of getpeername(2), if the other side has hung up.
     pub fn received(stream: TcpStream, hello: Hello) -> io::Result<Request> {
-        let from = stream.peer_addr()?;
-        Ok(Request { stream, from, hello })
+        let peer = stream.peer_addr()?;
+        Ok(Request { stream, peer, hello })
     }
 
     /// Returns the connection and the first message, so that another process can answer the request.
@@ -51,7 +51,7 @@ impl Request {
     /// # Errors
     /// `OtherSource`.
     pub(super) fn check_source(&self) -> Result<(), ConnectError> {
-        source::check(&self.hello, self.from)
+        source::check(&self.hello, self.peer)
     }
 
     /// Returns the first message of the other side.
@@ -61,7 +61,7 @@ impl Request {
 
     /// Returns the TCP address of the peer.
     pub fn from(&self) -> SocketAddr {
-        self.from
+        self.peer
     }
 
     /// Returns whether the other side has hung up, so that an answer would be useless.

@@ -49,16 +49,16 @@ fn source(server: SocketAddr, hello: &Hello) -> Option<SocketAddr> {
 ///
 /// # Errors
 /// `OtherSource`.
-pub(super) fn check(hello: &Hello, from: SocketAddr) -> Result<(), ConnectError> {
+pub(super) fn check(hello: &Hello, peer: SocketAddr) -> Result<(), ConnectError> {
     let claimed = IpAddr::from(hello.endpoint.address);
-    let from = from.ip().to_canonical();
-    if hello.kind == PortKind::Shm || claimed == from {
+    let peer = peer.ip().to_canonical();
+    if hello.kind == PortKind::Shm || claimed == peer {
         return Ok(());
     }
-    if address::is_local(from) && address::is_local(claimed) {
+    if address::is_local(peer) && address::is_local(claimed) {
         return Ok(());
     }
-    Err(ConnectError::OtherSource { claimed, from })
+    Err(ConnectError::OtherSource { claimed, from: peer })
 }
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use remora_wire::frame::Endpoint;
 
-    fn claim(kind: PortKind, address: &str, from: &str) -> Result<(), ConnectError> {
+    fn claim(kind: PortKind, address: &str, peer: &str) -> Result<(), ConnectError> {
         let address = address.parse::<IpAddr>().unwrap().into();
         let hello = Hello {
             kind,
@@ -85,34 +85,34 @@ mod tests {
             irn_reach: 0,
             private_data: Vec::new(),
         };
-        check(&hello, SocketAddr::new(from.parse().unwrap(), 7))
+        check(&hello, SocketAddr::new(peer.parse().unwrap(), 7))
     }
 
     #[test]
     fn a_nic_on_another_host_than_the_connection_is_refused() {
         for kind in [PortKind::Udp, PortKind::Xdp] {
-            for (claimed, from) in [
+            for (claimed, peer) in [
                 ("192.0.2.9", "192.0.2.8"),
                 ("192.0.2.9", "127.0.0.1"),
                 ("127.0.0.1", "192.0.2.8"),
                 ("2001:db8::9", "2001:db8::8"),
                 ("2001:db8::9", "192.0.2.9"),
             ] {
-                let refused = claim(kind, claimed, from).unwrap_err().to_string();
-                assert!(refused.contains(claimed) && refused.contains(from), "{refused}");
+                let refused = claim(kind, claimed, peer).unwrap_err().to_string();
+                assert!(refused.contains(claimed) && refused.contains(peer), "{refused}");
             }
         }
     }
 
     #[test]
     fn a_nic_at_the_source_of_the_connection_is_taken_in_every_spelling() {
-        for (claimed, from) in [
+        for (claimed, peer) in [
             ("192.0.2.9", "192.0.2.9"),
             ("192.0.2.9", "::ffff:192.0.2.9"),
             ("2001:db8::9", "2001:db8::9"),
             ("fe80::9", "fe80::9"),
         ] {
-            claim(PortKind::Udp, claimed, from).unwrap();
+            claim(PortKind::Udp, claimed, peer).unwrap();
         }
     }
 

@@ -66,10 +66,10 @@ fn literal_bytes_of_a_server_without_a_place() {
     let expected =
         [&b"RemoraCM"[..], &[1, 0, 6, 0, 12, 0, 0, 0], &[1, 0, 0, 0, 64, 0, 0, 0, 64, 0, 0, 0]].concat();
     assert_eq!(Message::Full(Full::clients(64)).emit(), expected);
-    for (at, byte) in [(16, 0), (16, 3)] {
+    for (offset, byte) in [(16, 0), (16, 3)] {
         let mut bytes = expected.clone();
-        bytes[at] = byte;
-        assert!(matches!(Message::parse(&bytes), Err(ConnectError::BadMessage)), "byte {at} = {byte}");
+        bytes[offset] = byte;
+        assert!(matches!(Message::parse(&bytes), Err(ConnectError::BadMessage)), "byte {offset} = {byte}");
     }
     assert!(Message::parse(&[&expected[..12], &[11, 0, 0, 0], &expected[16..27]].concat()).is_err());
 }
@@ -105,10 +105,10 @@ fn values_out_of_bounds_are_refused() {
         (80, 129),
         (80, 32),
     ];
-    for (at, byte) in bad {
+    for (offset, byte) in bad {
         let mut bytes = good.clone();
-        bytes[at] = byte;
-        assert!(matches!(Message::parse(&bytes), Err(ConnectError::BadMessage)), "byte {at} = {byte}");
+        bytes[offset] = byte;
+        assert!(matches!(Message::parse(&bytes), Err(ConnectError::BadMessage)), "byte {offset} = {byte}");
     }
     let mut no_text = good.clone();
     no_text[84] = 0xff;
@@ -143,9 +143,9 @@ fn irn_is_agreed_on_only_if_both_sides_have_it() {
 #[test]
 fn a_head_of_another_program_version_or_length_is_refused() {
     let good = Message::Request(hello()).emit();
-    let with = |at: usize, byte: u8| {
+    let with = |offset: usize, byte: u8| {
         let mut bytes = good.clone();
-        bytes[at] = byte;
+        bytes[offset] = byte;
         Message::parse(&bytes)
     };
     assert!(matches!(with(0, b'r'), Err(ConnectError::NotRemora)));
@@ -187,8 +187,8 @@ fn any_bytes_are_taken_or_refused_without_a_panic() {
     for _ in 0..200_000 {
         let mut body = good[HEAD..].to_vec();
         for _ in 0..next() % 3 {
-            let at = next() as usize % body.len();
-            body[at] = next() as u8;
+            let offset = next() as usize % body.len();
+            body[offset] = next() as u8;
         }
         body.truncate(body.len() - (next() % 4 == 0) as usize * (next() as usize % body.len()));
         match Message::of(next() as u16 % 7, &body) {

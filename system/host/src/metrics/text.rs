@@ -102,8 +102,8 @@ impl Family {
 
     fn suffixed(mut self, suffix: &'static str, labels: &[(&str, &str)], value: impl Into<Value>) -> Self {
         let mut text = String::new();
-        for (at, (name, value)) in labels.iter().enumerate() {
-            text.push(if at == 0 { '{' } else { ',' });
+        for (index, (name, value)) in labels.iter().enumerate() {
+            text.push(if index == 0 { '{' } else { ',' });
             text.push_str(&clean(name).replace(':', "_"));
             text.push_str("=\"");
             escape(&mut text, value, true);

@@ -56,8 +56,8 @@ impl Below {
 fn udp_checksum(source: Endpoint, destination: Endpoint, payload: &[u8]) -> u16 {
     const UDP: u64 = 17;
     let address = |address: &Address| {
-        let from = if address.is_ipv4() { 12 } else { 0 };
-        words(&address.0[from..])
+        let start = if address.is_ipv4() { 12 } else { 0 };
+        words(&address.0[start..])
     };
     let len = (udp::LEN + payload.len()) as u64;
     // The length is part of both the pseudo-header and the header.
@@ -83,13 +83,13 @@ fn words(bytes: &[u8]) -> u64 {
 
 /// Returns the IPv4 identification that a received frame (BTH to ICRC) was sealed with, recovered from its
 /// ICRC. Returns 0 if none fits or if the frame has no ICRC.
-pub(super) fn sealed_id(from: Endpoint, to: Endpoint, bytes: &[u8], spans: &mut IdSpans) -> u16 {
+pub(super) fn sealed_id(source: Endpoint, destination: Endpoint, bytes: &[u8], spans: &mut IdSpans) -> u16 {
     if !has_icrc(bytes) {
         return 0;
     }
     let covered = bytes.len().saturating_sub(icrc::LEN);
     let Some(received) = icrc::read(bytes) else { return 0 };
-    Flow::new(from, to).accepts_unknown_id(spans, &bytes[..covered], received).unwrap_or(0)
+    Flow::new(source, destination).accepts_unknown_id(spans, &bytes[..covered], received).unwrap_or(0)
 }
 
 /// Completes a frame that begins at its IP header: writes its Ethernet header to `out` and returns its

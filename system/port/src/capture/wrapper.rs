@@ -115,11 +115,11 @@ impl<P: Port, C: Clock> Capture<P, C> {
     /// Sends the committed frame and records it. Returns false if the port has no space; the frame then
     /// stays.
     fn send(&mut self) -> bool {
-        let Some((to, bytes)) = self.staging.take() else { return true };
-        let peer = to.peer;
-        let Some(ip_id) = forward(&mut self.port, to, bytes) else {
+        let Some((header, bytes)) = self.staging.take() else { return true };
+        let peer = header.peer;
+        let Some(ip_id) = forward(&mut self.port, header, bytes) else {
             self.stuck = true;
-            self.staging.put_back(to);
+            self.staging.put_back(header);
             return false;
         };
         self.stuck = false;
@@ -138,7 +138,7 @@ impl<P: Port, C: Clock> Capture<P, C> {
         let below = self.port.peer_endpoint(peer).map(|destination| Below {
             source: self.port.source_to(peer),
             destination,
-            fields: to.fields,
+            fields: header.fields,
             ip_id,
             checksum: true,
         });
@@ -223,25 +223,25 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let here = self.port.endpoint();
         let Capture { port, clock, recorder, spans, .. } = self;
-        let found = port.receive(budget, &mut |frame| {
+        let count = port.receive(budget, &mut |frame| {
             let start = frame.start;
             let sealed = frame.sealed;
-            let from = frame.source;
+            let source = frame.source;
             let here = frame.destination.unwrap_or(here);
             let reads_id = start == Start::Bth && here.address.is_ipv4();
-            let ip_id = if reads_id { sealed_id(from, here, frame.bytes, spans) } else { 0 };
+            let ip_id = if reads_id { sealed_id(source, here, frame.bytes, spans) } else { 0 };
             let time = clock.now_ns();
             let fields =
                 if let Some(Origin::Ip(fields)) = frame.origin { fields } else { IpFields::default() };
-            let below = Below { source: from, destination: here, fields, ip_id, checksum: false };
+            let below = Below { source, destination: here, fields, ip_id, checksum: false };
             record(recorder, time, PacketDirection::In, start, sealed, Some(below), frame.bytes);
             take(frame);
         });
-        self.quiet = if found > 0 { 0 } else { self.quiet.saturating_add(1) };
+        self.quiet = if count > 0 { 0 } else { self.quiet.saturating_add(1) };
         if self.quiet == QUIET_CALLS && self.recorder.has_unwritten() {
             self.recorder.hand_over();
         }
-        found
+        count
     }
 
     fn arm(&mut self) -> bool {

@@ -74,10 +74,10 @@ impl<T: Copy> Held<T> {
         // `min_by_key` returns the first of equals: frames due at one moment leave in the order of their
         // arrival.
         let due = self.frames.iter().enumerate().filter(|(_, frame)| frame.due_ns <= now_ns);
-        let (at, _) = due.min_by_key(|(_, frame)| frame.due_ns)?;
-        let gone = put(self.frames[at].tag, &self.frames[at].bytes);
+        let (index, _) = due.min_by_key(|(_, frame)| frame.due_ns)?;
+        let gone = put(self.frames[index].tag, &self.frames[index].bytes);
         if gone {
-            self.spare.push(self.frames.remove(at).bytes);
+            self.spare.push(self.frames.remove(index).bytes);
         }
         Some(gone)
     }
@@ -88,13 +88,13 @@ mod tests {
     use super::*;
 
     fn next(held: &mut Held<u8>, now: u64) -> Option<u8> {
-        let mut found = None;
+        let mut frame = None;
         held.put_back(now, |tag, bytes| {
             assert_eq!(bytes, [tag; 3]);
-            found = Some(tag);
+            frame = Some(tag);
             true
         });
-        found
+        frame
     }
 
     #[test]

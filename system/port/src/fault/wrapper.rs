@@ -87,7 +87,7 @@ impl<P: Port, C: Clock> Fault<P, C> {
         let now = self.clock.now_ns();
         let port = &mut self.port;
         loop {
-            match self.outgoing.put_back(now, |to, bytes| forward(port, to, bytes).is_some()) {
+            match self.outgoing.put_back(now, |header, bytes| forward(port, header, bytes).is_some()) {
                 Some(true) => {}
                 Some(false) => return false,
                 None => return true,
@@ -149,8 +149,8 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
         if !self.policy.looks(Direction::Send) {
             return self.port.commit();
         }
-        let Some((to, bytes)) = self.staging.take() else { return };
-        let peer = to.peer;
+        let Some((header, bytes)) = self.staging.take() else { return };
+        let peer = header.peer;
         let known = self.port.peer_endpoint(peer);
         let (facts, bth) = Facts::of(self.port.start(peer), bytes, Direction::Send, known);
         let verdict = self.policy.judge(Direction::Send, &facts);
@@ -158,8 +158,8 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
         match verdict {
             Verdict::Drop => return,
             Verdict::Corrupt { .. } if !self.port.seals(peer) => return,
-            Verdict::Corrupt { at, mask } => {
-                if let Some(byte) = bytes.get_mut(bth + at) {
+            Verdict::Corrupt { at: offset, mask } => {
+                if let Some(byte) = bytes.get_mut(bth + offset) {
                     *byte ^= mask;
                 }
             }
@@ -173,14 +173,14 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
                 true
             }
             Some(until) => {
-                self.outgoing.hold(until, now, to, bytes);
+                self.outgoing.hold(until, now, header, bytes);
                 verdict == Verdict::Duplicate
             }
         };
         // The frame itself is sent before its duplicate, which waits for the next flush. `lend` has made
         // sure that no other frame waits for space, so a frame that finds none now is the next to be sent.
-        if passes && forward(&mut self.port, to, bytes).is_none() {
-            self.outgoing.hold(Until::Now, now, to, bytes);
+        if passes && forward(&mut self.port, header, bytes).is_none() {
+            self.outgoing.hold(Until::Now, now, header, bytes);
         }
     }
 
@@ -210,10 +210,10 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
             match verdict {
                 Verdict::Drop => return,
                 Verdict::Corrupt { .. } if !frame.sealed => return,
-                Verdict::Corrupt { at, mask } => {
+                Verdict::Corrupt { at: offset, mask } => {
                     scratch.clear();
                     scratch.extend_from_slice(frame.bytes);
-                    if let Some(byte) = scratch.get_mut(bth + at) {
+                    if let Some(byte) = scratch.get_mut(bth + offset) {
                         *byte ^= mask;
                     }
                     handed += 1;

@@ -149,8 +149,9 @@ impl FurtherAddresses {
         }
         (self.skipped, self.turn) = (!due, (self.turn + 1) % count.max(1));
         let mut taken = 0;
-        for at in 0..count {
-            let FurtherAddress { port, used, busy_until, .. } = &mut self.addresses[(self.turn + at) % count];
+        for step in 0..count {
+            let FurtherAddress { port, used, busy_until, .. } =
+                &mut self.addresses[(self.turn + step) % count];
             if std::mem::take(used) {
                 *busy_until = now + BUSY;
             }

@@ -379,14 +379,14 @@ impl Egress for LinkedPort {
     }
 
     #[inline]
-    fn nearest(&mut self, peer: Peer, to: Qpn) -> Peer {
+    fn nearest(&mut self, peer: Peer, qp: Qpn) -> Peer {
         if self.own != Some(peer) {
             let (address, there) = further::split(peer);
             if address == 0 || !self.further.is_own(address, there) {
                 return peer;
             }
         }
-        let range = to.range();
+        let range = qp.range();
         if let Some(link) = self.neighbour(range) {
             return link;
         }
@@ -417,8 +417,8 @@ impl Egress for LinkedPort {
         self.lend_at(peer, class, len)
     }
 
-    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
-        self.udp.peer_of(to, origin)
+    fn peer_of(&mut self, endpoint: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+        self.udp.peer_of(endpoint, origin)
     }
 
     #[inline]

@@ -127,19 +127,19 @@ impl Receiver {
     /// ring is empty.
     #[inline]
     pub fn receive(&mut self, take: impl FnOnce(&[u8])) -> Result<Option<usize>, Broken> {
-        let Some(found) = self.consumer.peek(&self.half)? else {
+        let Some(frame) = self.consumer.peek(&self.half)? else {
             // Most frames have a second line: fetching it together with the word that announces the frame
             // saves time.
             prefetch::for_read(self.half.slot(self.consumer.tail().wrapping_add(1)));
             return Ok(None);
         };
-        if found.following > 0 {
-            self.expect(found);
+        if frame.following > 0 {
+            self.expect(frame);
         }
-        self.fetch(found);
-        take(self.bytes(found));
-        self.consumer.release(found);
-        Ok(Some(found.len as usize))
+        self.fetch(frame);
+        take(self.bytes(frame));
+        self.consumer.release(frame);
+        Ok(Some(frame.len as usize))
     }
 
     /// Receives a frame like [`Receiver::receive`], but from a copy in `private` (of the geometry's
@@ -149,15 +149,15 @@ impl Receiver {
         private: &mut [u8],
         take: impl FnOnce(&[u8]),
     ) -> Result<Option<usize>, Broken> {
-        let Some(found) = self.consumer.peek(&self.half)? else {
+        let Some(frame) = self.consumer.peek(&self.half)? else {
             return Ok(None);
         };
-        let len = found.len as usize;
+        let len = frame.len as usize;
         let copy = &mut private[..len];
         // SAFETY: `peek` checked that the frame lies within the ring, `copy` has its length, and they do
         // not overlap. The bytes may be torn if the peer breaks the protocol; only the copy is examined.
-        unsafe { std::ptr::copy_nonoverlapping(self.half.frame(found.slot), copy.as_mut_ptr(), len) };
-        self.consumer.release(found);
+        unsafe { std::ptr::copy_nonoverlapping(self.half.frame(frame.slot), copy.as_mut_ptr(), len) };
+        self.consumer.release(frame);
         take(copy);
         Ok(Some(len))
     }
@@ -179,18 +179,18 @@ impl Receiver {
     /// Prefetches all lines of a long frame at once, because its headers are read before the other lines
     /// are needed.
     #[inline]
-    fn fetch(&self, found: Found) {
-        for ahead in 2..slots_of(found.len).min(FARTHEST) {
-            prefetch::for_read(self.half.slot(found.slot.wrapping_add(ahead)));
+    fn fetch(&self, frame: Found) {
+        for ahead in 2..slots_of(frame.len).min(FARTHEST) {
+            prefetch::for_read(self.half.slot(frame.slot.wrapping_add(ahead)));
         }
     }
 
     /// Prefetches the rest of a train while its first frame is being read.
     #[inline]
-    fn expect(&mut self, found: Found) {
-        let next = self.consumer.tail().wrapping_add(slots_of(found.len));
-        self.promised = next.wrapping_add(found.following);
-        for ahead in 0..found.following.min(FARTHEST) {
+    fn expect(&mut self, frame: Found) {
+        let next = self.consumer.tail().wrapping_add(slots_of(frame.len));
+        self.promised = next.wrapping_add(frame.following);
+        for ahead in 0..frame.following.min(FARTHEST) {
             prefetch::for_read(self.half.slot(next.wrapping_add(ahead)));
         }
     }
@@ -202,13 +202,13 @@ impl Receiver {
     }
 
     #[inline]
-    fn bytes(&self, found: Found) -> &[u8] {
+    fn bytes(&self, frame: Found) -> &[u8] {
         // SAFETY: `peek` checked that the frame lies within the ring. It was published (acquire) and is not
         // given back before the borrow of `self` ends, so a peer that follows the protocol does not write
         // it. A peer that does not could change bytes under a reader, so frames of other users are never
         // read in place (`Link::receive`). A peer of this process's own user is trusted to follow the
         // protocol, even where the system otherwise denies it access to this process's memory (Yama,
         // PR_SET_DUMPABLE, another container of a pod): a link between processes of one user grants this.
-        unsafe { std::slice::from_raw_parts(self.half.frame(found.slot), found.len as usize) }
+        unsafe { std::slice::from_raw_parts(self.half.frame(frame.slot), frame.len as usize) }
     }
 }

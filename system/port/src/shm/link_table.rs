@@ -64,7 +64,7 @@ impl LinkTable {
     /// Returns the number that the next link would get; `None` if the table is full.
     pub(super) fn vacant(&self) -> Option<u32> {
         let free = self.all.iter().position(|entry| matches!(entry.state, State::Free));
-        free.or((self.all.len() < self.limit).then_some(self.all.len())).map(|at| at as u32)
+        free.or((self.all.len() < self.limit).then_some(self.all.len())).map(|index| index as u32)
     }
 
     /// Stores `link` under the number `index`, which must come from [`LinkTable::vacant`].
@@ -98,17 +98,17 @@ impl LinkTable {
         let leads = |entry: &LinkEntry| {
             matches!(entry.state, State::Open(_)) && entry.endpoint.as_ref() == Some(endpoint)
         };
-        self.all.iter().position(leads).map(|at| at as u32)
+        self.all.iter().position(leads).map(|index| index as u32)
     }
 
     /// Replaces the state at `index` and returns the old one. An entry without a link is not polled.
     pub(super) fn replace(&mut self, index: u32, state: State) -> State {
-        let Some(at) = self.all.get_mut(index as usize) else {
+        let Some(entry) = self.all.get_mut(index as usize) else {
             return State::Free;
         };
-        let old = std::mem::replace(&mut at.state, state);
-        if matches!(at.state, State::Free | State::Lost) && at.hot {
-            at.hot = false;
+        let old = std::mem::replace(&mut entry.state, state);
+        if matches!(entry.state, State::Free | State::Lost) && entry.hot {
+            entry.hot = false;
             self.hot.retain(|&hot| hot != index);
         }
         old
@@ -123,9 +123,10 @@ impl LinkTable {
     /// Returns the `step`-th link of this turn, if it still exists.
     #[inline]
     pub(super) fn nth(&self, step: usize) -> Option<u32> {
-        let at = self.turn + step;
-        let at = if at >= self.hot.len() { at.checked_sub(self.hot.len())? } else { at };
-        self.hot.get(at).copied()
+        let position = self.turn + step;
+        let position =
+            if position >= self.hot.len() { position.checked_sub(self.hot.len())? } else { position };
+        self.hot.get(position).copied()
     }
 
     /// Ends a turn, so that the next one begins with another link.
@@ -142,7 +143,7 @@ impl LinkTable {
     /// Returns whether the link `index` is polled at every turn.
     #[inline]
     pub(super) fn is_hot(&self, index: u32) -> bool {
-        self.get(index).is_some_and(|at| at.hot)
+        self.get(index).is_some_and(|entry| entry.hot)
     }
 
     /// Returns whether there are entries that are not polled at every turn.
@@ -153,10 +154,10 @@ impl LinkTable {
 
     /// Returns the next few entries to be checked for cool links.
     pub(super) fn next_cool(&mut self) -> impl Iterator<Item = u32> + use<> {
-        let from = self.cool;
+        let first = self.cool;
         let count = self.all.len() as u32;
-        self.cool = if from + COOL_PER_TURN >= count { 0 } else { from + COOL_PER_TURN };
-        from..count.min(from + COOL_PER_TURN)
+        self.cool = if first + COOL_PER_TURN >= count { 0 } else { first + COOL_PER_TURN };
+        first..count.min(first + COOL_PER_TURN)
     }
 
     /// Returns the number of turns in which every entry is polled at least once.
@@ -167,11 +168,11 @@ impl LinkTable {
     /// Makes `index` polled at every turn from now on.
     #[inline]
     pub(super) fn warm(&mut self, index: u32) {
-        if let Some(at) = self.all.get_mut(index as usize)
-            && !at.hot
+        if let Some(entry) = self.all.get_mut(index as usize)
+            && !entry.hot
         {
-            at.hot = true;
-            at.empty = 0;
+            entry.hot = true;
+            entry.empty = 0;
             self.hot.push(index);
         }
     }
@@ -179,13 +180,13 @@ impl LinkTable {
     /// Records an empty poll of `index`. If there are many links, one that stays empty becomes cool.
     #[inline]
     pub(super) fn note_empty(&mut self, index: u32) {
-        let Some(at) = self.all.get_mut(index as usize) else {
+        let Some(entry) = self.all.get_mut(index as usize) else {
             return;
         };
-        at.streaming = false;
-        at.empty = at.empty.saturating_add(1);
-        if at.empty > COOLS_AFTER && at.hot && self.hot.len() > ALWAYS_HOT {
-            at.hot = false;
+        entry.streaming = false;
+        entry.empty = entry.empty.saturating_add(1);
+        if entry.empty > COOLS_AFTER && entry.hot && self.hot.len() > ALWAYS_HOT {
+            entry.hot = false;
             self.hot.retain(|&hot| hot != index);
         }
     }
@@ -194,6 +195,6 @@ impl LinkTable {
     #[cfg(test)]
     pub(super) fn cool_all(&mut self) {
         self.hot.clear();
-        self.all.iter_mut().for_each(|at| at.hot = false);
+        self.all.iter_mut().for_each(|entry| entry.hot = false);
     }
 }

@@ -69,14 +69,14 @@ impl Outgoing {
             self.alone = self.frames <= 1;
             self.frames = 0;
         }
-        let at = self.count.get();
-        let follows = slot == self.start.get() + at && (at > 0) == in_train;
-        let fits = !self.alone && len.wrapping_sub(1) < LONGEST && at + slots_of(len) <= GATHERED;
+        let count = self.count.get();
+        let follows = slot == self.start.get() + count && (count > 0) == in_train;
+        let fits = !self.alone && len.wrapping_sub(1) < LONGEST && count + slots_of(len) <= GATHERED;
         self.staged.set(follows && fits);
         if !(follows && fits) {
             return None;
         }
-        let place = at as usize * SLOT + WORD;
+        let place = count as usize * SLOT + WORD;
         bytes_of(&mut self.gathered).get_mut(place..place + len as usize)
     }
 
@@ -87,23 +87,25 @@ impl Outgoing {
         if !self.staged.replace(false) {
             return;
         }
-        let at = self.count.get();
-        if at > 0 {
-            self.gathered[at as usize].0[..WORD].copy_from_slice(&len.to_ne_bytes());
+        let count = self.count.get();
+        if count > 0 {
+            self.gathered[count as usize].0[..WORD].copy_from_slice(&len.to_ne_bytes());
         }
-        self.count.set(at + slots_of(len));
+        self.count.set(count + slots_of(len));
     }
 
     /// Stores the gathered slots to the ring; the first word stays 0.
     #[inline]
     fn settle(&self) {
         let count = self.count.replace(0) as usize;
-        let from = self.gathered.as_ptr();
-        let to = self.half.slot(self.start.get()).cast::<Line>();
+        let source = self.gathered.as_ptr();
+        let target = self.half.slot(self.start.get()).cast::<Line>();
         // SAFETY: the slots were reserved one after the other from `start` on, so they lie within the ring
         // and are whole aligned lines. Only this side uses them until the first word is published, and
         // there are at most `GATHERED`.
-        unsafe { if count >= STREAMED { stream(from, to, count) } else { store(from, to, count) } }
+        unsafe {
+            if count >= STREAMED { stream(source, target, count) } else { store(source, target, count) }
+        }
     }
 }
 
@@ -115,9 +117,9 @@ impl Cells for Outgoing {
 
     #[inline]
     fn publish(&self, slot: u32, word: u32) {
-        let at = slot.wrapping_sub(self.start.get());
-        if at < self.count.get() {
-            if at > 0 {
+        let offset = slot.wrapping_sub(self.start.get());
+        if offset < self.count.get() {
+            if offset > 0 {
                 // The word is already in the gathered slots, and is stored with them.
                 return;
             }
@@ -145,12 +147,12 @@ impl Cells for Outgoing {
 /// Stores `count` lines.
 ///
 /// # Safety
-/// The lines can be read at `from` and written at `to`, and no other code does so meanwhile.
+/// The lines can be read at `source` and written at `target`, and no other code does so meanwhile.
 #[inline]
-unsafe fn store(from: *const Line, to: *mut Line, count: usize) {
+unsafe fn store(source: *const Line, target: *mut Line, count: usize) {
     for line in 0..count {
         // SAFETY: the caller's promise.
-        unsafe { to.add(line).write(from.add(line).read()) };
+        unsafe { target.add(line).write(source.add(line).read()) };
     }
 }
 
@@ -160,14 +162,14 @@ unsafe fn store(from: *const Line, to: *mut Line, count: usize) {
 /// The conditions of [`store`].
 #[cfg(target_arch = "x86_64")]
 #[inline]
-unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
+unsafe fn stream(source: *const Line, target: *mut Line, count: usize) {
     use core::arch::x86_64::{__m128i, _mm_load_si128, _mm_sfence, _mm_stream_si128};
     const PIECES: usize = SLOT / size_of::<__m128i>();
-    let from = from.cast::<__m128i>();
-    let to = to.cast::<__m128i>();
+    let source = source.cast::<__m128i>();
+    let target = target.cast::<__m128i>();
     for piece in 0..count * PIECES {
         // SAFETY: the caller's promise; lines are aligned, and SSE2 is part of x86-64.
-        unsafe { _mm_stream_si128(to.add(piece), _mm_load_si128(from.add(piece))) };
+        unsafe { _mm_stream_si128(target.add(piece), _mm_load_si128(source.add(piece))) };
     }
     // Streaming stores are not ordered with others: the word that publishes them must not overtake them.
     // SAFETY: SSE is part of x86-64.
@@ -180,9 +182,9 @@ unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
 /// The conditions of [`store`].
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
-unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
+unsafe fn stream(source: *const Line, target: *mut Line, count: usize) {
     // SAFETY: the caller's promise.
-    unsafe { store(from, to, count) }
+    unsafe { store(source, target, count) }
 }
 
 /// Returns all slots as bytes.
@@ -221,7 +223,7 @@ mod tests {
                 if !sender.reserve(len).unwrap() {
                     break;
                 }
-                let frame: Vec<u8> = (0..len).map(|at| (at + sent.len()) as u8 | 1).collect();
+                let frame: Vec<u8> = (0..len).map(|index| (index + sent.len()) as u8 | 1).collect();
                 sender.bytes().copy_from_slice(&frame);
                 assert_eq!(sender.commit(), len);
                 sent.push(frame);

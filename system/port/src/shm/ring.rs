@@ -322,11 +322,11 @@ impl Consumer {
         }
     }
 
-    /// Releases the slots of `found` (from the last [`Consumer::peek`]); the next peek gives them back. The
+    /// Releases the slots of `frame` (from the last [`Consumer::peek`]); the next peek gives them back. The
     /// bytes must not be read any more.
     #[inline]
-    pub fn release(&mut self, found: Found) {
-        let count = slots_of(found.len);
+    pub fn release(&mut self, frame: Found) {
+        let count = slots_of(frame.len);
         self.tail = self.tail.wrapping_add(count);
         self.unclean = count;
     }

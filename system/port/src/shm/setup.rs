@@ -224,9 +224,9 @@ pub fn peer_process(socket: &OwnedFd) -> Option<OwnedFd> {
     let mut fd: libc::c_int = -1;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     let on = socket.as_raw_fd();
-    let into = (&raw mut fd).cast();
-    // SAFETY: `into` points to `len` bytes, and the kernel writes no more.
-    let done = unsafe { libc::getsockopt(on, libc::SOL_SOCKET, libc::SO_PEERPIDFD, into, &mut len) };
+    let optval = (&raw mut fd).cast();
+    // SAFETY: `optval` points to `len` bytes, and the kernel writes no more.
+    let done = unsafe { libc::getsockopt(on, libc::SOL_SOCKET, libc::SO_PEERPIDFD, optval, &mut len) };
     // SAFETY: the kernel has just created this descriptor for us, and no other code knows it.
     (done == 0 && fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -313,7 +313,9 @@ fn parse_offer(offer: &[u8]) -> Result<(Geometry, Side), SetupError> {
     let Ok(offer) = <&[u8; OFFER]>::try_from(offer) else {
         return Err(SetupError::BadOffer);
     };
-    let number = |at: usize| u32::from_le_bytes([offer[at], offer[at + 1], offer[at + 2], offer[at + 3]]);
+    let number = |offset: usize| {
+        u32::from_le_bytes([offer[offset], offer[offset + 1], offer[offset + 2], offer[offset + 3]])
+    };
     if offer[..8] == REFUSAL {
         let errno = i32::try_from(number(8)).ok().filter(|errno| (1..4096).contains(errno));
         return Err(

@@ -168,16 +168,16 @@ impl ShmPort {
     /// Takes frames from one link.
     #[inline(always)]
     fn drain(&mut self, index: u32, quota: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
-        let Some(at) = self.links.get_mut(index) else {
+        let Some(entry) = self.links.get_mut(index) else {
             return 0;
         };
-        let State::Open(link) = &mut at.state else {
+        let State::Open(link) = &mut entry.state else {
             return self.drain_leaving(index, quota, take);
         };
-        let burst = Burst::take_from(link, index, at.streaming, quota, take);
+        let burst = Burst::take_from(link, index, entry.streaming, quota, take);
         if burst.taken > 0 {
-            at.streaming = at.empty == 0;
-            at.empty = 0;
+            entry.streaming = entry.empty == 0;
+            entry.empty = 0;
             self.counters.frames_received += burst.taken as u64;
             self.counters.bytes_received += burst.bytes as u64;
         }
@@ -192,7 +192,7 @@ impl ShmPort {
     /// Takes the last frames of a peer that is gone, and then closes the link.
     #[cold]
     fn drain_leaving(&mut self, index: u32, quota: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
-        let Some(State::Leaving(link, left)) = self.links.get_mut(index).map(|at| &mut at.state) else {
+        let Some(State::Leaving(link, left)) = self.links.get_mut(index).map(|entry| &mut entry.state) else {
             return 0;
         };
         let burst = Burst::take_from(link, index, true, quota.min(*left as usize), take);
@@ -215,9 +215,9 @@ impl ShmPort {
             if self.links.is_hot(index) {
                 continue;
             }
-            let found = self.drain(index, BURST.min(budget - taken), take);
-            taken += found;
-            if found > 0 {
+            let count = self.drain(index, BURST.min(budget - taken), take);
+            taken += count;
+            if count > 0 {
                 self.links.warm(index);
             }
         }
@@ -313,7 +313,7 @@ impl ShmPort {
     /// Publishes the frames that were committed to `index`, and wakes the peer if it sleeps.
     #[inline]
     fn publish(&mut self, index: u32) {
-        let Some(State::Open(link)) = self.links.get_mut(index).map(|at| &mut at.state) else {
+        let Some(State::Open(link)) = self.links.get_mut(index).map(|entry| &mut entry.state) else {
             return;
         };
         link.sender.flush();
@@ -357,7 +357,7 @@ impl ShmPort {
     fn send_to_everyone(&mut self, len: usize) {
         self.flush();
         for index in 0..self.links.count() as u32 {
-            let Some(State::Open(link)) = self.links.get_mut(index).map(|at| &mut at.state) else {
+            let Some(State::Open(link)) = self.links.get_mut(index).map(|entry| &mut entry.state) else {
                 continue;
             };
             if link.sender.reserve(len) != Ok(true) {
@@ -440,8 +440,8 @@ const UNKNOWN: Endpoint = Endpoint { address: Address([0; 16]), udp_port: 0 };
 
 /// Makes the eventfd of `index` unreadable again.
 fn drain_wakes(links: &LinkTable, index: u32) {
-    if let Some(at) = links.get(index)
-        && let State::Open(Link { wires: Some(wires), .. }) = &at.state
+    if let Some(entry) = links.get(index)
+        && let State::Open(Link { wires: Some(wires), .. }) = &entry.state
     {
         // Reading fails harmlessly if the eventfd was not written to.
         let _ = rustix::io::read(&wires.wake_self, &mut [0u8; 8]);
@@ -464,7 +464,7 @@ impl Egress for ShmPort {
     #[inline(always)]
     fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
         let mut broken = false;
-        if let Some(State::Open(link)) = self.links.get_mut(peer.0).map(|at| &mut at.state) {
+        if let Some(State::Open(link)) = self.links.get_mut(peer.0).map(|entry| &mut entry.state) {
             match link.sender.reserve(len) {
                 Ok(true) => {
                     self.leased = Leased::Link(peer.0);
@@ -489,12 +489,12 @@ impl Egress for ShmPort {
     /// Returns the link over which a frame arrived, if the NIC at its other end has this address: a peer
     /// cannot make this port answer to another one. Without such an origin, returns the link to that
     /// endpoint.
-    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+    fn peer_of(&mut self, remote: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
         if let Some(Origin::Link(peer)) = origin {
             let there = self.links.get(peer.0).and_then(|entry| entry.endpoint);
-            return there.filter(|endpoint| endpoint.address == to.address).map(|_| peer);
+            return there.filter(|endpoint| endpoint.address == remote.address).map(|_| peer);
         }
-        self.links.to(to).map(Peer)
+        self.links.to(remote).map(Peer)
     }
 
     #[inline]
@@ -506,11 +506,11 @@ impl Egress for ShmPort {
     fn commit(&mut self) {
         match std::mem::replace(&mut self.leased, Leased::Nothing) {
             Leased::Link(index) => {
-                let Some(at) = self.links.get_mut(index) else { return };
-                let State::Open(link) = &mut at.state else { return };
+                let Some(entry) = self.links.get_mut(index) else { return };
+                let State::Open(link) = &mut entry.state else { return };
                 self.counters.frames_sent += 1;
                 self.counters.bytes_sent += link.sender.commit() as u64;
-                if !at.hot {
+                if !entry.hot {
                     // An answer to the frame may be expected soon.
                     self.links.warm(index);
                 }
@@ -569,8 +569,8 @@ impl Port for ShmPort {
 
     fn arm(&mut self) -> bool {
         self.armed = true;
-        for (_, at) in self.links.iter_mut() {
-            if let State::Open(link) = &at.state {
+        for (_, entry) in self.links.iter_mut() {
+            if let State::Open(link) = &entry.state {
                 link.receiver.set_asleep(true);
             }
         }
@@ -578,7 +578,7 @@ impl Port for ShmPort {
             return false;
         }
         self.watch.settle();
-        self.links.iter_mut().any(|(_, at)| match &mut at.state {
+        self.links.iter_mut().any(|(_, entry)| match &mut entry.state {
             State::Open(link) => link.receiver.is_ready(),
             // The end of the link is found by receiving.
             State::Leaving(..) => true,
@@ -588,8 +588,8 @@ impl Port for ShmPort {
 
     fn disarm(&mut self) {
         self.armed = false;
-        for (_, at) in self.links.iter_mut() {
-            if let State::Open(link) = &at.state {
+        for (_, entry) in self.links.iter_mut() {
+            if let State::Open(link) = &entry.state {
                 link.receiver.set_asleep(false);
             }
         }

@@ -101,14 +101,14 @@ fn random_frames_cross_both_ways_as_through_queues() {
     for step in 0..200_000u64 {
         let pick = random.bits();
         let way = (pick & 1) as usize;
-        let (from, to) = if way == 0 { (&mut a, &mut b) } else { (&mut b, &mut a) };
+        let (sender, receiver) = if way == 0 { (&mut a, &mut b) } else { (&mut b, &mut a) };
         if pick & 6 != 0 {
             let frame = vec![step as u8; 1 + (pick >> 8) as usize % 1000];
-            if send(from, Peer(0), &frame) {
+            if send(sender, Peer(0), &frame) {
                 queues[way].push_back(frame);
             }
         } else {
-            for frame in receive(to, 1 + (pick >> 8) as usize % 8) {
+            for frame in receive(receiver, 1 + (pick >> 8) as usize % 8) {
                 assert_eq!(Some(frame), queues[way].pop_front());
                 crossed += 1;
             }
@@ -359,8 +359,8 @@ fn frames_of_strangers_are_read_from_a_copy() {
         let mut outside = 0;
         while a.receive(4, &mut |got| {
             assert_eq!(got.bytes, frame);
-            let from = ring.slot(0).addr();
-            outside += u32::from(!(from..from + 64 * SLOT).contains(&got.bytes.as_ptr().addr()));
+            let start = ring.slot(0).addr();
+            outside += u32::from(!(start..start + 64 * SLOT).contains(&got.bytes.as_ptr().addr()));
         }) == 0
         {}
         assert_eq!(outside, 1, "not in the ring any more");

@@ -50,8 +50,8 @@ impl Socket {
     /// `AGAIN` or `NOBUFS`: no space in the kernel now. `MSGSIZE`: longer than the path allows. Other
     /// errors of sendto(2).
     #[inline(always)]
-    pub fn send_to(&self, bytes: &[u8], to: &SocketAddrAny) -> Result<(), Errno> {
-        rustix::net::sendto(&self.fd, bytes, SendFlags::DONTWAIT, to).map(|_| ())
+    pub fn send_to(&self, bytes: &[u8], destination: &SocketAddrAny) -> Result<(), Errno> {
+        rustix::net::sendto(&self.fd, bytes, SendFlags::DONTWAIT, destination).map(|_| ())
     }
 
     /// Receives one datagram into `buffer`; `None` if none is waiting. Must not be used on a socket that
@@ -63,12 +63,12 @@ impl Socket {
     pub fn recv_from(&self, buffer: &mut [u8]) -> Result<Option<Arrival>, Errno> {
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
         let capacity = buffer.len();
-        let (_, len, from) = match rustix::net::recvfrom(&self.fd, buffer, flags) {
+        let (_, len, sender) = match rustix::net::recvfrom(&self.fd, buffer, flags) {
             Ok(received) => received,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
             Err(errno) => return Err(errno),
         };
-        let source = from.as_ref().and_then(address::of_kernel).ok_or(Errno::AFNOSUPPORT)?;
+        let source = sender.as_ref().and_then(address::of_kernel).ok_or(Errno::AFNOSUPPORT)?;
         Ok(Some(Arrival {
             len: len.min(capacity),
             segment: len.min(capacity),
@@ -91,8 +91,8 @@ impl Socket {
     /// The errors of [`Socket::send_to`]; nothing was sent then. `IO`, or `INVAL` on some devices: trains
     /// cannot be cut. `INVAL` also if there are too many segments or, on older kernels, if they are too
     /// long for the path. Sending the segments one by one tells which.
-    pub fn send_train(&self, bytes: &[u8], segment: u16, to: &SocketAddrAny) -> Result<(), Errno> {
-        self.send_with(bytes, to, [libc::SOL_UDP, libc::UDP_SEGMENT], segment)
+    pub fn send_train(&self, bytes: &[u8], segment: u16, destination: &SocketAddrAny) -> Result<(), Errno> {
+        self.send_with(bytes, destination, [libc::SOL_UDP, libc::UDP_SEGMENT], segment)
     }
 
     /// Sends one datagram with this traffic class, whatever class the socket is set to: other processes may
@@ -100,12 +100,17 @@ impl Socket {
     ///
     /// # Errors
     /// The errors of [`Socket::send_to`].
-    pub fn send_classed(&self, bytes: &[u8], traffic_class: u8, to: &SocketAddrAny) -> Result<(), Errno> {
+    pub fn send_classed(
+        &self,
+        bytes: &[u8],
+        traffic_class: u8,
+        destination: &SocketAddrAny,
+    ) -> Result<(), Errno> {
         let option = match self.local() {
             SocketAddr::V4(_) => [libc::IPPROTO_IP, libc::IP_TOS],
             SocketAddr::V6(_) => [libc::IPPROTO_IPV6, libc::IPV6_TCLASS],
         };
-        self.send_with(bytes, to, option, libc::c_int::from(traffic_class))
+        self.send_with(bytes, destination, option, libc::c_int::from(traffic_class))
     }
 
     /// Sends with one control message, whose value is at most as long as an `int`.
@@ -113,7 +118,7 @@ impl Socket {
     fn send_with<T: Copy>(
         &self,
         bytes: &[u8],
-        to: &SocketAddrAny,
+        destination: &SocketAddrAny,
         [level, name]: [libc::c_int; 2],
         value: T,
     ) -> Result<(), Errno> {
@@ -122,16 +127,16 @@ impl Socket {
         let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         // SAFETY: a msghdr is plain old data for which all zeros is valid: no name, no buffers.
         let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-        message.msg_name = to.as_ptr().cast_mut().cast();
-        message.msg_namelen = to.addr_len();
+        message.msg_name = destination.as_ptr().cast_mut().cast();
+        message.msg_namelen = destination.addr_len();
         message.msg_iov = &raw mut vector;
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
         // SAFETY: computes a length from a length.
         message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<T>() as libc::c_uint) } as _;
         // SAFETY: `control` is aligned and long enough for one header and an int, so the first header
-        // exists and its data has space for the value. sendmsg only reads `bytes`, `to`, `vector` and
-        // `control`, which all outlive the call.
+        // exists and its data has space for the value. sendmsg only reads `bytes`, `destination`, `vector`
+        // and `control`, which all outlive the call.
         let status = unsafe {
             let header = libc::CMSG_FIRSTHDR(&raw const message);
             (*header).cmsg_level = level;
@@ -151,17 +156,18 @@ impl Socket {
     #[inline]
     pub fn recv_train(&self, buffer: &mut [u8]) -> Result<Option<Arrival>, Errno> {
         let mut control = MaybeUninit::<Control>::uninit();
-        let mut from = MaybeUninit::<Source>::uninit();
+        let mut sender = MaybeUninit::<Source>::uninit();
         let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         // SAFETY: as in `send_with`; musl's msghdr has unnamed padding.
         let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-        message.msg_name = from.as_mut_ptr().cast();
+        message.msg_name = sender.as_mut_ptr().cast();
         message.msg_namelen = size_of::<Source>() as libc::socklen_t;
         message.msg_iov = &raw mut vector;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = CONTROL_LEN as _;
-        // SAFETY: the kernel writes within `buffer`, `from` and `control`, whose true sizes `message` gives.
+        // SAFETY: the kernel writes within `buffer`, `sender` and `control`, whose true sizes `message`
+        // gives.
         let status = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
         let Ok(len) = usize::try_from(status) else {
             return match last_errno() {
@@ -169,8 +175,8 @@ impl Socket {
                 errno => Err(errno),
             };
         };
-        // SAFETY: recvmsg succeeded, so it wrote `msg_namelen` bytes of address to `from`.
-        let source = unsafe { source(from.as_ptr(), message.msg_namelen) }.ok_or(Errno::AFNOSUPPORT)?;
+        // SAFETY: recvmsg succeeded, so it wrote `msg_namelen` bytes of address to `sender`.
+        let source = unsafe { source(sender.as_ptr(), message.msg_namelen) }.ok_or(Errno::AFNOSUPPORT)?;
         // SAFETY: recvmsg succeeded, so `msg_controllen` bytes of `control`, which is still alive, are
         // written.
         let (joined, fields) = unsafe { read_control(&message) };
@@ -183,25 +189,25 @@ impl Socket {
 /// Returns the endpoint that the kernel wrote; `None` if it is not an IP address.
 ///
 /// # Safety
-/// The first `len` bytes of `from` are initialised.
+/// The first `len` bytes of `address` are initialised.
 #[inline]
-unsafe fn source(from: *const Source, len: libc::socklen_t) -> Option<Endpoint> {
+unsafe fn source(address: *const Source, len: libc::socklen_t) -> Option<Endpoint> {
     let len = len as usize;
     if len < size_of::<libc::sockaddr_in>() {
         return None;
     }
     // SAFETY: at least the bytes of a sockaddr_in are initialised, and each family starts with its number.
-    let family = libc::c_int::from(unsafe { (*from).any.sa_family });
+    let family = libc::c_int::from(unsafe { (*address).any.sa_family });
     match family {
         libc::AF_INET => {
             // SAFETY: a sockaddr_in's bytes are initialised, as checked above.
-            let v4 = unsafe { (*from).v4 };
+            let v4 = unsafe { (*address).v4 };
             let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
             Some(Endpoint { address: ip.into(), udp_port: u16::from_be(v4.sin_port) })
         }
         libc::AF_INET6 if len >= size_of::<libc::sockaddr_in6>() => {
             // SAFETY: a sockaddr_in6's bytes are initialised, as just checked.
-            let v6 = unsafe { (*from).v6 };
+            let v6 = unsafe { (*address).v6 };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
             Some(Endpoint { address: ip.into(), udp_port: u16::from_be(v6.sin6_port) })
         }

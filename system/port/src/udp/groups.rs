@@ -166,7 +166,7 @@ fn hear(group: SocketAddr, own: &Socket) -> Result<Socket, GroupError> {
     sockopt::set_socket_reuseaddr(&fd, true).map_err(os("SO_REUSEADDR"))?;
     sockopt::set_socket_recv_buffer_size(&fd, Options::default().receive_buffer).map_err(os("SO_RCVBUF"))?;
     let index = interface(own);
-    let at = match (group.ip(), own.local().ip()) {
+    let address = match (group.ip(), own.local().ip()) {
         (IpAddr::V4(ip), IpAddr::V4(local)) => {
             // Only this group: not the groups that other programs of this host have joined.
             set(&fd, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0).map_err(os("IP_MULTICAST_ALL"))?;
@@ -182,8 +182,8 @@ fn hear(group: SocketAddr, own: &Socket) -> Result<Socket, GroupError> {
         }
         _ => return Err(GroupError::NotAGroup(group)),
     };
-    rustix::net::bind(&fd, &at).map_err(os("bind"))?;
-    Ok(Socket::of_group(fd, at))
+    rustix::net::bind(&fd, &address).map_err(os("bind"))?;
+    Ok(Socket::of_group(fd, address))
 }
 
 #[cfg(test)]
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn every_member_on_this_host_hears_the_group_and_nobody_else() {
         remora_netns::require!(multicast_options());
-        let mut from = open(4);
+        let mut sender = open(4);
         let mut one = open(4);
         let mut two = open(4);
         let mut stranger = open(4);
@@ -281,21 +281,21 @@ mod tests {
         one.join(here).unwrap();
         two.join(here).unwrap();
         stranger.join(other).unwrap();
-        let all = from.group(here).unwrap();
-        assert_eq!(from.group(here), Ok(all), "the same number again");
-        send(&mut from, all, b"to both");
+        let all = sender.group(here).unwrap();
+        assert_eq!(sender.group(here), Ok(all), "the same number again");
+        send(&mut sender, all, b"to both");
         for port in [&mut one, &mut two] {
             assert_eq!(receive(port, 8, 1), [(b"to both".to_vec(), Some(here))]);
         }
-        let others = from.group(other).unwrap();
-        send(&mut from, others, b"to the third");
+        let others = sender.group(other).unwrap();
+        send(&mut sender, others, b"to the third");
         assert_eq!(receive(&mut stranger, 8, 1), [(b"to the third".to_vec(), Some(other))]);
         assert_eq!(one.receive(8, &mut |_| panic!("a frame of another group arrived")), 0);
         // A NIC that has left receives nothing. The sender may itself be a member.
         one.leave(here).unwrap();
-        from.join(here).unwrap();
-        send(&mut from, all, b"again");
-        assert_eq!(receive(&mut from, 8, 1), [(b"again".to_vec(), Some(here))]);
+        sender.join(here).unwrap();
+        send(&mut sender, all, b"again");
+        assert_eq!(receive(&mut sender, 8, 1), [(b"again".to_vec(), Some(here))]);
         assert_eq!(receive(&mut two, 8, 1), [(b"again".to_vec(), Some(here))]);
         assert_eq!(one.receive(8, &mut |_| panic!("a frame arrived after leaving the group")), 0);
     }
@@ -303,15 +303,15 @@ mod tests {
     #[test]
     fn neither_a_busy_group_nor_a_busy_peer_starves_the_other() {
         remora_netns::require!(multicast_options());
-        let mut from = open(4);
+        let mut sender = open(4);
         let mut port = open(4);
         let name = group("239.255.70.6:47911");
         port.join(name).unwrap();
-        let all = from.group(name).unwrap();
-        let alone = from.peer(port.endpoint()).unwrap();
+        let all = sender.group(name).unwrap();
+        let alone = sender.peer(port.endpoint()).unwrap();
         for number in 0..40 {
-            send(&mut from, all, &[number; 5]);
-            send(&mut from, alone, &[number; 6]);
+            send(&mut sender, all, &[number; 5]);
+            send(&mut sender, alone, &[number; 6]);
         }
         for budget in [1, 2, 8] {
             let came = receive(&mut port, budget, 20);

@@ -85,8 +85,8 @@ mod tests {
 
     fn filled(len: usize, segment: usize) -> Inbox {
         let mut inbox = Inbox::new();
-        for (at, byte) in inbox.buffer().iter_mut().enumerate() {
-            *byte = at as u8;
+        for (index, byte) in inbox.buffer().iter_mut().enumerate() {
+            *byte = index as u8;
         }
         let source = Endpoint { address: Address([7; 16]), udp_port: 9 };
         inbox.arrived(Arrival { len, segment, source, fields: None, truncated: false });

@@ -30,21 +30,21 @@ fn of_interface_with<R>(wanted: IpAddr, look: impl Fn(&CStr) -> Option<R>) -> Op
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
         return None;
     }
-    let mut found = None;
+    let mut result = None;
     let mut next = first;
-    while !next.is_null() && found.is_none() {
+    while !next.is_null() && result.is_none() {
         // SAFETY: `next` is an entry of the list that getifaddrs made and that is not freed yet.
         let entry = unsafe { &*next };
         // SAFETY: an entry's address is null or a whole socket address of the family that it starts with.
         if unsafe { ip(entry.ifa_addr) } == Some(wanted) {
             // SAFETY: an entry's name is a string that ends in zero and lives as long as the list.
-            found = look(unsafe { CStr::from_ptr(entry.ifa_name) });
+            result = look(unsafe { CStr::from_ptr(entry.ifa_name) });
         }
         next = entry.ifa_next;
     }
     // SAFETY: `first` came from getifaddrs and nothing borrowed from the list is used after this.
     unsafe { libc::freeifaddrs(first) };
-    found
+    result
 }
 
 /// Returns the IP address at `address`; `None` if it is of another family.
@@ -79,8 +79,8 @@ fn of_interface(socket: BorrowedFd<'_>, name: &CStr) -> Option<usize> {
     // The last byte stays zero and terminates the name. An alias ("eth0:1") is queried by the name of its
     // interface.
     let name = name.to_bytes().split(|byte| *byte == b':').next().unwrap_or(&[]);
-    for (to, from) in request.ifr_name[..capacity - 1].iter_mut().zip(name) {
-        *to = *from as libc::c_char;
+    for (target, source) in request.ifr_name[..capacity - 1].iter_mut().zip(name) {
+        *target = *source as libc::c_char;
     }
     // SAFETY: SIOCGIFMTU reads the name of, and writes the MTU to, `request`, which lives through the call.
     let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) };

@@ -261,18 +261,18 @@ impl UdpPort {
         if self.train.fields() != self.written {
             self.write_fields();
         }
-        let Some(to) = self.peers.address(self.train.peer()) else {
+        let Some(destination) = self.peers.address(self.train.peer()) else {
             // Unreachable: `lend` refuses unknown peers, and `remove` sends first.
             self.train.clear();
             return true;
         };
         let count = self.train.count();
         let sent = if count == 1 {
-            self.sending().send_to(self.train.bytes(), to)
+            self.sending().send_to(self.train.bytes(), destination)
         } else if self.train.is_apart() {
             return self.send_apart();
         } else {
-            self.sending().send_train(self.train.bytes(), self.train.segment() as u16, to)
+            self.sending().send_train(self.train.bytes(), self.train.segment() as u16, destination)
         };
         match sent {
             Ok(()) => {
@@ -327,9 +327,9 @@ impl UdpPort {
     #[cold]
     fn send_apart(&mut self) -> bool {
         while let Some(frame) = self.train.next_alone() {
-            let Some(to) = self.peers.address(self.train.peer()) else { break };
+            let Some(destination) = self.peers.address(self.train.peer()) else { break };
             let len = frame.len();
-            match self.sending().send_to(frame, to) {
+            match self.sending().send_to(frame, destination) {
                 Ok(()) => {
                     self.counters.frames_sent += 1;
                     self.counters.bytes_sent += len as u64;
@@ -588,10 +588,10 @@ impl Egress for UdpPort {
         Some(Lease { bytes, ip_id: if self.has_id { place } else { 0 } })
     }
 
-    fn peer_of(&mut self, to: &Endpoint, _: Option<Origin>) -> Option<Peer> {
+    fn peer_of(&mut self, endpoint: &Endpoint, _: Option<Origin>) -> Option<Peer> {
         let local = self.socket.local();
-        let address = address::socket_address(*to, address::scope(local));
-        let (peer, taken) = self.peers.stranger(to, address, local)?;
+        let address = address::socket_address(*endpoint, address::scope(local));
+        let (peer, taken) = self.peers.stranger(endpoint, address, local)?;
         if taken {
             self.send_train_of(peer);
         }

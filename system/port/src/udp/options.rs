@@ -79,37 +79,37 @@ impl OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            OpenError::Taken(at) => write!(
+            OpenError::Taken(address) => write!(
                 f,
                 "UDP port {port} on {ip} is taken: stop the program that has it (`ss -ulpn 'sport = :{port}'` names \
                  it), or choose another port for this NIC, such as {other}",
-                port = at.port(),
-                ip = at.ip(),
-                other = SocketAddr::new(at.ip(), at.port().checked_add(1).unwrap_or(4792)),
+                port = address.port(),
+                ip = address.ip(),
+                other = SocketAddr::new(address.ip(), address.port().checked_add(1).unwrap_or(4792)),
             ),
-            OpenError::NotLocal { at, loopback } => {
+            OpenError::NotLocal { at: address, loopback } => {
                 write!(
                     f,
                     "{} is not an address of this machine: choose one that `ip address` lists",
-                    at.ip()
+                    address.ip()
                 )?;
                 match loopback {
-                    Some(other) if other != at.ip() => write!(f, ", or {other}"),
-                    None if at.ip().is_loopback() => write!(f, ", or run `ip link set lo up` as root"),
+                    Some(other) if other != address.ip() => write!(f, ", or {other}"),
+                    None if address.ip().is_loopback() => write!(f, ", or run `ip link set lo up` as root"),
                     _ => Ok(()),
                 }
             }
             OpenError::Unfit(why) => why.fmt(f),
-            OpenError::Forbidden(at) => write!(
+            OpenError::Forbidden(address) => write!(
                 f,
                 "UDP port {} is reserved to root here: choose one from 1024 up (RoCE's own is 4791)",
-                at.port()
+                address.port()
             ),
-            OpenError::NoFamily(at) => write!(
+            OpenError::NoFamily(address) => write!(
                 f,
                 "this machine has no {family}: choose an {other} address",
-                family = if at.is_ipv6() { "IPv6" } else { "IPv4" },
-                other = if at.is_ipv6() { "IPv4" } else { "IPv6" },
+                family = if address.is_ipv6() { "IPv6" } else { "IPv4" },
+                other = if address.is_ipv6() { "IPv4" } else { "IPv6" },
             ),
             OpenError::Os(call, errno) => {
                 let advice = crate::remedy(&errno.into());

@@ -95,27 +95,29 @@ impl Peers {
     /// the address is not a single host's, or belongs to the other address family.
     pub(super) fn stranger(
         &mut self,
-        to: &Endpoint,
+        endpoint: &Endpoint,
         peer: SocketAddr,
         local: SocketAddr,
     ) -> Option<(Peer, bool)> {
         if self.strangers.is_empty() {
             self.strangers.resize_with(STRANGERS, || None);
         }
-        let (halves, _) = to.address.0.as_chunks::<8>();
-        let mixed = (u64::from_le_bytes(halves[0]) ^ u64::from_le_bytes(halves[1]) ^ u64::from(to.udp_port))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let (halves, _) = endpoint.address.0.as_chunks::<8>();
+        let mixed =
+            (u64::from_le_bytes(halves[0]) ^ u64::from_le_bytes(halves[1]) ^ u64::from(endpoint.udp_port))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let index = (mixed >> 32) as usize % STRANGERS;
         let number = Peer(FIRST_STRANGER + index as u32);
         let place = &mut self.strangers[index];
-        if place.as_ref().is_some_and(|entry| entry.endpoint == *to) {
+        if place.as_ref().is_some_and(|entry| entry.endpoint == *endpoint) {
             return Some((number, false));
         }
         let ip = peer.ip();
         if peer.is_ipv4() != local.is_ipv4() || single(ip).is_err() || is_broadcast(ip) || peer.port() == 0 {
             return None;
         }
-        let taken = place.replace(Entry { endpoint: *to, address: SocketAddrAny::from(peer) }).is_some();
+        let taken =
+            place.replace(Entry { endpoint: *endpoint, address: SocketAddrAny::from(peer) }).is_some();
         Some((number, taken))
     }
 

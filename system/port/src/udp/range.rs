@@ -82,10 +82,10 @@ fn attach(socket: &impl AsFd, option: libc::c_int, program: &[libc::sock_filter]
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     let len = size_of_val(&filter) as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
-    let from = (&raw const filter).cast();
+    let optval = (&raw const filter).cast();
     // SAFETY: `filter` has `len` bytes and points to as many instructions as it says; all live through the
     // call, which copies them.
-    let status = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, from, len) };
+    let status = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, optval, len) };
     let failed = || Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
     if status == 0 { Ok(()) } else { Err(failed()) }
 }
@@ -96,11 +96,11 @@ mod tests {
 
     /// Interprets the program by the kernel's rules: a load beyond the end ends it with 0.
     fn run(steering: &Steering, datagram: &[u8]) -> u32 {
-        let mut at = 0;
+        let mut position = 0;
         let mut a = 0u32;
         loop {
-            let step = steering.program[at];
-            at += 1;
+            let step = steering.program[position];
+            position += 1;
             match u32::from(step.code) {
                 LOAD_BYTE => match datagram.get(step.k as usize) {
                     Some(byte) => a = u32::from(*byte),
@@ -109,7 +109,7 @@ mod tests {
                 code if code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K => a &= step.k,
                 code if code == libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K => a >>= step.k,
                 code if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K => {
-                    at += usize::from(if a == step.k { step.jt } else { step.jf });
+                    position += usize::from(if a == step.k { step.jt } else { step.jf });
                 }
                 code if code == libc::BPF_RET | libc::BPF_K => return step.k,
                 code if code == libc::BPF_RET | libc::BPF_A => return a,

@@ -72,7 +72,7 @@ impl ReuseportGroup {
         // Binding a single socket shows that the address is free, whereas a group could be joined by
         // anyone.
         let only = Socket::open(address, options)?;
-        let of = |sockets, steered| ReuseportGroup {
+        let group = |sockets, steered| ReuseportGroup {
             sockets,
             spares: Vec::new(),
             kept: Vec::new(),
@@ -81,7 +81,7 @@ impl ReuseportGroup {
             options: *options,
         };
         if steered == SteeredBy::Reader {
-            return Ok(of(vec![only], steered));
+            return Ok(group(vec![only], steered));
         }
         let local = only.local();
         drop(only);
@@ -95,7 +95,7 @@ impl ReuseportGroup {
             drop(first);
             return ReuseportGroup::begin(local, SteeredBy::Reader, options);
         }
-        Ok(of(vec![first], steered))
+        Ok(group(vec![first], steered))
     }
 
     /// Binds the sockets of all ranges if that was not done before: [`RANGES`] sockets, or a single one if
@@ -278,5 +278,5 @@ fn is_bound(local: SocketAddr, inode: u64) -> bool {
     let table = if local.is_ipv6() { "udp6" } else { "udp" };
     let table = std::fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
     let mut inodes = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(9)?.parse().ok());
-    inodes.any(|found: u64| found == inode)
+    inodes.any(|other: u64| other == inode)
 }

@@ -289,7 +289,7 @@ fn receive(channel: &OwnedFd, buffer: &mut [u8]) -> Received {
     };
     let segment = usize::from(u16::from_le_bytes([header[18], header[19]]));
     let len = bytes.saturating_sub(HEADER);
-    let part = |from: usize| Address(std::array::from_fn(|at| header[from + at]));
+    let part = |start: usize| Address(std::array::from_fn(|index| header[start + index]));
     if segment == 0 || len == 0 || len > capacity {
         let source = Endpoint::default();
         return Received::Frames(

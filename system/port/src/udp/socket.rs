@@ -204,8 +204,8 @@ impl Socket {
     }
 
     /// Converts an address to the kernel's format, for [`Socket::send_to`].
-    pub fn destination(&self, to: SocketAddr) -> SocketAddrAny {
-        SocketAddrAny::from(to)
+    pub fn destination(&self, address: SocketAddr) -> SocketAddrAny {
+        SocketAddrAny::from(address)
     }
 }
 

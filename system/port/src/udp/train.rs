@@ -173,14 +173,14 @@ impl Train {
 
     /// Returns the next frame that is to be sent alone.
     pub(super) fn next_alone(&self) -> Option<&[u8]> {
-        let from = self.alone?;
-        let end = (from + self.segment).min(self.used);
-        (from < end).then(|| &self.bytes[from..end])
+        let start = self.alone?;
+        let end = (start + self.segment).min(self.used);
+        (start < end).then(|| &self.bytes[start..end])
     }
 
     /// Skips that frame, because it was sent or given up.
     pub(super) fn one_left(&mut self) {
-        self.alone = self.alone.map(|from| (from + self.segment).min(self.used));
+        self.alone = self.alone.map(|start| (start + self.segment).min(self.used));
     }
 
     /// Empties the train after it was sent or given up, and discards a lease. A frame that waited behind
@@ -196,11 +196,11 @@ impl Train {
 
     #[cold]
     fn begin_apart(&mut self, sealed_by_place: bool) {
-        let from = self.used;
+        let start = self.used;
         let len = self.apart;
         let place = self.count as u16;
         self.clear();
-        self.bytes.copy_within(from..from + len, 0);
+        self.bytes.copy_within(start..start + len, 0);
         if sealed_by_place {
             // The change to an ICRC for another identification is its own inverse, so this restores the
             // ICRC for 0.

@@ -34,13 +34,13 @@ impl Interface {
     pub(super) fn find(netlink: &mut Netlink, name: &str) -> Result<Interface, OpenError> {
         let mut question = LinkMessage::default();
         question.attributes.push(LinkAttribute::IfName(name.to_owned()));
-        let mut found = None;
+        let mut reply = None;
         let asked = netlink.ask(RouteNetlinkMessage::GetLink(question), Ask::One, |answer| {
             if let RouteNetlinkMessage::NewLink(link) = answer {
-                found = Some(link);
+                reply = Some(link);
             }
         });
-        let link = match (asked, found) {
+        let link = match (asked, reply) {
             (Ok(()), Some(link)) => link,
             // No interface can have a name that is too long, so these errors also mean that there is none.
             (Err(Errno::NODEV | Errno::RANGE | Errno::INVAL), _) | (Ok(()), None) => {
@@ -48,16 +48,16 @@ impl Interface {
             }
             (Err(errno), _) => return Err(OpenError::Os("looking the interface up", errno)),
         };
-        let Some(mut found) = ethernet(&link) else {
+        let Some(mut interface) = ethernet(&link) else {
             return Err(OpenError::NotEthernet(name.to_owned()));
         };
         if !link.header.flags.contains(LinkFlags::Up) {
             return Err(OpenError::Down(name.to_owned()));
         }
         // The kernel also finds an interface by its alternative names.
-        name.clone_into(&mut found.name);
-        found.addresses = addresses(netlink, found.index)?;
-        Ok(found)
+        name.clone_into(&mut interface.name);
+        interface.addresses = addresses(netlink, interface.index)?;
+        Ok(interface)
     }
 
     /// Looks up an interface, and chooses the address of a port on it. Waits while the kernel is still

@@ -67,7 +67,7 @@ fn route_address(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// Returns the next hop of a packet from `source` to `to`. A link-local address is on the network of
+/// Returns the next hop of a packet from `source` to `destination`. A link-local address is on the network of
 /// `interface`.
 ///
 /// # Errors
@@ -75,32 +75,32 @@ fn route_address(address: &RouteAddress) -> Option<IpAddr> {
 pub(super) fn next_hop(
     netlink: &mut Netlink,
     source: IpAddr,
-    to: IpAddr,
+    destination: IpAddr,
     interface: u32,
 ) -> Result<NextHop, Errno> {
     let mut question = RouteMessage::default();
-    question.header.address_family = family(to);
-    question.header.destination_prefix_length = prefix(to);
-    question.header.source_prefix_length = prefix(to);
-    question.attributes.push(RouteAttribute::Destination(to.into()));
+    question.header.address_family = family(destination);
+    question.header.destination_prefix_length = prefix(destination);
+    question.header.source_prefix_length = prefix(destination);
+    question.attributes.push(RouteAttribute::Destination(destination.into()));
     question.attributes.push(RouteAttribute::Source(source.into()));
-    if matches!(to, IpAddr::V6(to) if to.is_unicast_link_local()) {
+    if matches!(destination, IpAddr::V6(destination) if destination.is_unicast_link_local()) {
         question.attributes.push(RouteAttribute::Oif(interface));
     }
-    let mut found = NextHop::Nowhere;
+    let mut hop = NextHop::Nowhere;
     let asked = netlink.ask(RouteNetlinkMessage::GetRoute(question), Ask::One, |answer| {
         if let RouteNetlinkMessage::NewRoute(route) = answer {
-            found = of_route(&route, to);
+            hop = of_route(&route, destination);
         }
     });
     match asked {
-        Ok(()) => Ok(found),
+        Ok(()) => Ok(hop),
         Err(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::INVAL) => Ok(NextHop::Nowhere),
         Err(errno) => Err(errno),
     }
 }
 
-fn of_route(route: &RouteMessage, to: IpAddr) -> NextHop {
+fn of_route(route: &RouteMessage, destination: IpAddr) -> NextHop {
     match route.header.kind {
         RouteType::Local => return NextHop::Local,
         RouteType::Unicast => {}
@@ -108,7 +108,7 @@ fn of_route(route: &RouteMessage, to: IpAddr) -> NextHop {
         _ => return NextHop::Nowhere,
     }
     let mut interface = None;
-    let mut hop = to;
+    let mut hop = destination;
     for attribute in &route.attributes {
         match attribute {
             RouteAttribute::Oif(index) => interface = Some(*index),

@@ -199,9 +199,9 @@ impl XdpPort {
             self.waste.resize(len, 0);
             return true;
         }
-        let found = self.attachment.sender().lend(len).is_some();
-        self.counters.no_room += u64::from(!found);
-        found
+        let has_space = self.attachment.sender().lend(len).is_some();
+        self.counters.no_room += u64::from(!has_space);
+        has_space
     }
 
     #[inline(always)]
@@ -333,10 +333,10 @@ impl Egress for XdpPort {
 
     /// Returns the peer that the control path has added, or else a stranger at the MAC address that the
     /// endpoint's frame came from.
-    fn peer_of(&mut self, to: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
-        match (self.peers.number(*to), origin) {
+    fn peer_of(&mut self, endpoint: &Endpoint, origin: Option<Origin>) -> Option<Peer> {
+        match (self.peers.number(*endpoint), origin) {
             (Some(peer), _) => Some(peer),
-            (None, Some(Origin::Mac(mac))) => Some(self.peers.stranger(to, mac)),
+            (None, Some(Origin::Mac(mac))) => Some(self.peers.stranger(endpoint, mac)),
             _ => None,
         }
     }

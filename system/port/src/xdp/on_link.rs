@@ -18,16 +18,16 @@ pub struct OnLinkHost {
 }
 
 impl OnLinkHost {
-    /// Finds the host to which packets from `source` to `to` go without a router. `None` if the packets go
-    /// through a router, stay on this host, or leave by an interface without ARP and ND, or if the kernel
-    /// does not answer. A link-local address must name its interface.
-    pub fn find(source: IpAddr, to: SocketAddr) -> Option<OnLinkHost> {
+    /// Finds the host to which packets from `source` to `destination` go without a router. `None` if the
+    /// packets go through a router, stay on this host, or leave by an interface without ARP and ND, or if
+    /// the kernel does not answer. A link-local address must name its interface.
+    pub fn find(source: IpAddr, destination: SocketAddr) -> Option<OnLinkHost> {
         let mut netlink = Netlink::open(&[]).ok()?;
-        let ip = to.ip().to_canonical();
-        let zone = zone(to);
+        let ip = destination.ip().to_canonical();
+        let zone = zone(destination);
         let hop = next_hop(&mut netlink, source.to_canonical(), ip, zone).ok()?;
         let NextHop::Out { interface, hop } = hop else { return None };
-        let address = match to {
+        let address = match destination {
             SocketAddr::V6(mut v6) if ip.is_ipv6() => {
                 v6.set_port(DISCARD);
                 v6.into()
@@ -62,8 +62,8 @@ impl OnLinkHost {
     }
 }
 
-fn zone(at: SocketAddr) -> u32 {
-    match at {
+fn zone(address: SocketAddr) -> u32 {
+    match address {
         SocketAddr::V4(_) => 0,
         SocketAddr::V6(v6) => v6.scope_id(),
     }
@@ -88,9 +88,11 @@ mod tests {
 
     #[test]
     fn this_host_and_the_loopback_need_no_neighbour() {
-        for [source, to] in [["127.0.0.1", "127.0.0.9:7"], ["::1", "[::1]:7"], ["127.0.0.1", "127.0.0.1:0"]] {
-            let found = OnLinkHost::find(source.parse().unwrap(), to.parse().unwrap());
-            assert!(found.is_none(), "{to}: {found:?}");
+        for [source, destination] in
+            [["127.0.0.1", "127.0.0.9:7"], ["::1", "[::1]:7"], ["127.0.0.1", "127.0.0.1:0"]]
+        {
+            let host = OnLinkHost::find(source.parse().unwrap(), destination.parse().unwrap());
+            assert!(host.is_none(), "{destination}: {host:?}");
         }
     }
 }

@@ -81,7 +81,7 @@ enum To {
 #[derive(Debug)]
 struct Entry {
     endpoint: Endpoint,
-    to: To,
+    target: To,
 }
 
 /// The degree to which a neighbour's address can be trusted.
@@ -187,12 +187,12 @@ impl Peers {
     /// Adds a peer with the next hop `hop`; `None` if the peer is this port itself.
     pub(super) fn add(&mut self, endpoint: Endpoint, hop: Option<IpAddr>) -> Result<Peer, PeerError> {
         let number =
-            Peer(self.entries.insert(Entry { endpoint, to: To::Own }).ok_or(PeerError::Full(self.max))?);
+            Peer(self.entries.insert(Entry { endpoint, target: To::Own }).ok_or(PeerError::Full(self.max))?);
         if let Some(address) = hop {
             // There are no more neighbours than peers, so there is a number for each.
             let hop = self.hop(address).ok_or(PeerError::Full(self.max))?;
             if let Some(entry) = self.entries.get_mut(number.0) {
-                entry.to = To::Hop(hop);
+                entry.target = To::Hop(hop);
             }
         }
         self.by_endpoint.insert(endpoint, number);
@@ -203,7 +203,7 @@ impl Peers {
     pub(super) fn remove(&mut self, peer: Peer) {
         let Some(entry) = self.entries.remove(peer.0) else { return };
         self.by_endpoint.remove(&entry.endpoint);
-        let To::Hop(number) = entry.to else { return };
+        let To::Hop(number) = entry.target else { return };
         let Some(hop) = self.hops.get_mut(number) else { return };
         hop.users -= 1;
         if hop.users == 0
@@ -248,7 +248,7 @@ impl Peers {
         let Some(entry) = self.entries.get(peer.0) else {
             return self.stranger_of(peer).map_or(Path::Drop(None), |(_, mac)| Path::Send(mac));
         };
-        let To::Hop(number) = entry.to else { return Path::Loop };
+        let To::Hop(number) = entry.target else { return Path::Loop };
         let Some(hop) = self.hops.get_mut(number) else { return Path::Drop(None) };
         match (hop.trust, hop.mac) {
             (Trust::Good | Trust::Asked, Some(mac)) => Path::Send(mac),
@@ -269,7 +269,7 @@ impl Peers {
         let Some(entry) = self.entries.get(peer.0) else {
             return self.stranger_of(peer).map(|(_, mac)| mac);
         };
-        match entry.to {
+        match entry.target {
             To::Hop(number) => self.hops.get(number)?.mac,
             To::Own => None,
         }

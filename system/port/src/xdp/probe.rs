@@ -110,7 +110,7 @@ impl Drivers {
             return Err(Errno::NOENT);
         }
         let attributes = answer.payload().get(HEADER..).ok_or(Errno::BADMSG)?;
-        let mut found = NlasIterator::new(attributes).filter_map(Result::ok);
-        found.find(|nla| nla.kind() == wanted).map(|nla| nla.value().to_vec()).ok_or(Errno::NOENT)
+        let mut nlas = NlasIterator::new(attributes).filter_map(Result::ok);
+        nlas.find(|nla| nla.kind() == wanted).map(|nla| nla.value().to_vec()).ok_or(Errno::NOENT)
     }
 }

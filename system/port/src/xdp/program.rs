@@ -130,8 +130,8 @@ pub(super) fn steer(address: IpAddr, udp_port: u16, map: i32) -> Vec<Instruction
         IpAddr::V6(address) => {
             check.half(12, ethernet::TYPE_IPV6.to_be_bytes());
             check.byte(14 + 6, ipv4::PROTOCOL_UDP);
-            for (at, word) in address.octets().chunks_exact(4).enumerate() {
-                check.word(14 + 24 + 4 * at, [word[0], word[1], word[2], word[3]]);
+            for (index, word) in address.octets().chunks_exact(4).enumerate() {
+                check.word(14 + 24 + 4 * index, [word[0], word[1], word[2], word[3]]);
             }
         }
     }
@@ -145,9 +145,9 @@ pub(super) fn steer(address: IpAddr, udp_port: u16, map: i32) -> Vec<Instruction
         instruction(EXIT, 0, 0, 0, 0),
     ]);
     let pass = code.len();
-    for (at, jump) in code.iter_mut().enumerate().filter(|(_, jump)| jump.offset == TO_PASS) {
+    for (index, jump) in code.iter_mut().enumerate().filter(|(_, jump)| jump.offset == TO_PASS) {
         // Jump distances count from the next instruction.
-        jump.offset = (pass - at - 1) as i16;
+        jump.offset = (pass - index - 1) as i16;
     }
     code.extend([instruction(MOVE_IMMEDIATE, R0, 0, 0, PASS), instruction(EXIT, 0, 0, 0, 0)]);
     code
@@ -178,9 +178,9 @@ mod tests {
             let pass = code.len() - 2;
             assert_eq!(code[pass], instruction(MOVE_IMMEDIATE, R0, 0, 0, PASS));
             let mut jumps = 0;
-            for (at, one) in code.iter().enumerate() {
+            for (index, one) in code.iter().enumerate() {
                 if one.opcode == JUMP_GREATER || one.opcode == JUMP_NOT_EQUAL {
-                    assert_eq!(at + 1 + one.offset as usize, pass);
+                    assert_eq!(index + 1 + one.offset as usize, pass);
                     jumps += 1;
                 }
             }

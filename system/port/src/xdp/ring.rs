@@ -202,24 +202,24 @@ mod tests {
         }
 
         fn take(&self, words: &RingMemory<u64>) -> Option<u64> {
-            let at = self.consumer.load(Ordering::Relaxed);
-            if at == self.producer.load(Ordering::Acquire) {
+            let index = self.consumer.load(Ordering::Relaxed);
+            if index == self.producer.load(Ordering::Acquire) {
                 return None;
             }
             // SAFETY: within the ring, and published.
-            let entry = unsafe { words.entry(at).read() };
-            self.consumer.store(at.wrapping_add(1), Ordering::Release);
+            let entry = unsafe { words.entry(index).read() };
+            self.consumer.store(index.wrapping_add(1), Ordering::Release);
             Some(entry)
         }
 
         fn put(&self, words: &RingMemory<u64>, entry: u64) -> bool {
-            let at = self.producer.load(Ordering::Relaxed);
-            if at.wrapping_sub(self.consumer.load(Ordering::Acquire)) == words.size {
+            let index = self.producer.load(Ordering::Relaxed);
+            if index.wrapping_sub(self.consumer.load(Ordering::Acquire)) == words.size {
                 return false;
             }
             // SAFETY: within the ring, and given back.
-            unsafe { words.entry(at).write(entry) };
-            self.producer.store(at.wrapping_add(1), Ordering::Release);
+            unsafe { words.entry(index).write(entry) };
+            self.producer.store(index.wrapping_add(1), Ordering::Release);
             true
         }
     }

@@ -87,7 +87,7 @@ impl Socket {
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let mut socket = Socket { fd, maps: Vec::with_capacity(4) };
         socket.register(umem)?;
-        let failed = |what| move |errno| OpenError::Os(what, errno);
+        let failed = |option| move |errno| OpenError::Os(option, errno);
         socket.set(libc::XDP_UMEM_FILL_RING, &sizes.receive).map_err(failed("XDP_UMEM_FILL_RING"))?;
         let completions = sizes.send.max(1);
         socket

@@ -59,16 +59,16 @@ fn loaded(address: IpAddr) -> (OwnedFd, impl Drop) {
 }
 
 /// Returns a frame with 32 bytes of UDP payload between these endpoints.
-fn frame(from: Endpoint, to: Endpoint) -> Vec<u8> {
+fn frame(source: Endpoint, destination: Endpoint) -> Vec<u8> {
     let mut bytes = vec![0; 200];
-    let headers = Route::new(from, to).emit(Start::Ethernet, 0, 32, &mut bytes);
+    let headers = Route::new(source, destination).emit(Start::Ethernet, 0, 32, &mut bytes);
     bytes.truncate(headers + 32);
     bytes
 }
 
-fn with(bytes: &[u8], at: usize, value: &[u8]) -> Vec<u8> {
+fn with(bytes: &[u8], offset: usize, value: &[u8]) -> Vec<u8> {
     let mut changed = bytes.to_vec();
-    changed[at..at + value.len()].copy_from_slice(value);
+    changed[offset..offset + value.len()].copy_from_slice(value);
     changed
 }
 
@@ -78,8 +78,8 @@ fn the_program_takes_our_own_udp_flow_over_ipv4_and_passes_all_else() {
     let own: IpAddr = Ipv4Addr::new(10, 1, 2, 3).into();
     let (program, _held) = loaded(own);
     let run = |frame: &[u8]| bpf::run(&program, frame).unwrap();
-    let from = Endpoint { address: Ipv4Addr::new(10, 1, 2, 4).into(), udp_port: 53_000 };
-    let ours = frame(from, Endpoint { address: own.into(), udp_port: 4791 });
+    let source = Endpoint { address: Ipv4Addr::new(10, 1, 2, 4).into(), udp_port: 53_000 };
+    let ours = frame(source, Endpoint { address: own.into(), udp_port: 4791 });
     assert_eq!(run(&ours), REDIRECT);
     assert_eq!(run(&with(&ours, 20, &[0x40, 0])), REDIRECT, "don't fragment");
     assert_eq!(run(&with(&ours, 15, &[0xff])), REDIRECT, "any type of service");
@@ -99,8 +99,8 @@ fn the_program_takes_our_own_udp_flow_over_ipv4_and_passes_all_else() {
         ("IPv6", with(&ours, 12, &[0x86, 0xdd])),
     ];
     others.extend((14..42).map(|len| ("cut off", ours[..len].to_vec())));
-    for (what, other) in others {
-        assert_eq!(run(&other), PASS, "{what}, {} bytes", other.len());
+    for (name, other) in others {
+        assert_eq!(run(&other), PASS, "{name}, {} bytes", other.len());
     }
 }
 
@@ -110,8 +110,8 @@ fn the_program_takes_our_own_udp_flow_over_ipv6_and_passes_all_else() {
     let own: Ipv6Addr = "fd00:1234:5678::9abc:def0".parse().unwrap();
     let (program, _held) = loaded(own.into());
     let run = |frame: &[u8]| bpf::run(&program, frame).unwrap();
-    let from = Endpoint { address: "fd00::2".parse::<Ipv6Addr>().unwrap().into(), udp_port: 53_000 };
-    let ours = frame(from, Endpoint { address: own.into(), udp_port: 4791 });
+    let source = Endpoint { address: "fd00::2".parse::<Ipv6Addr>().unwrap().into(), udp_port: 53_000 };
+    let ours = frame(source, Endpoint { address: own.into(), udp_port: 4791 });
     assert_eq!((run(&ours), run(&ours[..62])), (REDIRECT, REDIRECT));
     let mut others = vec![
         ("another UDP port", with(&ours, 56, &[0x12, 0xb6])),
@@ -120,10 +120,10 @@ fn the_program_takes_our_own_udp_flow_over_ipv6_and_passes_all_else() {
         ("ICMPv6", with(&ours, 20, &[58])),
         ("IPv4", with(&ours, 12, &[0x08, 0])),
     ];
-    others.extend((38..54).map(|at| ("another address", with(&ours, at, &[ours[at] ^ 1]))));
+    others.extend((38..54).map(|offset| ("another address", with(&ours, offset, &[ours[offset] ^ 1]))));
     others.extend((14..62).map(|len| ("cut off", ours[..len].to_vec())));
-    for (what, other) in others {
-        assert_eq!(run(&other), PASS, "{what}, {} bytes", other.len());
+    for (name, other) in others {
+        assert_eq!(run(&other), PASS, "{name}, {} bytes", other.len());
     }
 }
 

@@ -50,8 +50,8 @@ impl Tun {
         let file = file.unwrap_or_else(|error| panic!("this test needs /dev/net/tun: {error}"));
         // SAFETY: an ifreq is plain old data for which all zeros is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = from as libc::c_char;
+        for (target, source) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *target = source as libc::c_char;
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
         // SAFETY: TUNSETIFF reads and writes `request`, which lives through the call.

@@ -33,19 +33,19 @@ impl Memory {
     /// Writes the frame's slots, with words inside the payload that look like frames: a reader must never
     /// meet them.
     fn fill(&self, slot: u32, len: u32, value: u32) {
-        for at in slot..slot + slots_of(len) {
-            if at != slot {
-                self.words[at as usize].store(1, Ordering::Relaxed);
+        for index in slot..slot + slots_of(len) {
+            if index != slot {
+                self.words[index as usize].store(1, Ordering::Relaxed);
             }
             // SAFETY: checked by loom.
-            self.payload[at as usize].with_mut(|cell| unsafe { *cell = value });
+            self.payload[index as usize].with_mut(|cell| unsafe { *cell = value });
         }
     }
 
-    fn check(&self, found: Found, value: u32) {
-        for at in found.slot..found.slot + slots_of(found.len) {
+    fn check(&self, frame: Found, value: u32) {
+        for index in frame.slot..frame.slot + slots_of(frame.len) {
             // SAFETY: checked by loom.
-            let got = self.payload[at as usize].with(|cell| unsafe { *cell });
+            let got = self.payload[index as usize].with(|cell| unsafe { *cell });
             assert_eq!(got, value);
         }
     }
@@ -93,15 +93,15 @@ fn frames_arrive_whole(lens: &'static [u32]) {
         });
         let mut consumer = Consumer::new(geometry);
         for (value, &len) in (1..).zip(lens) {
-            let found = loop {
+            let frame = loop {
                 match consumer.peek(&*memory).expect("a sound ring") {
-                    Some(found) => break found,
+                    Some(frame) => break frame,
                     None => thread::yield_now(),
                 }
             };
-            assert_eq!(found.len, len);
-            memory.check(found, value);
-            consumer.release(found);
+            assert_eq!(frame.len, len);
+            memory.check(frame, value);
+            consumer.release(frame);
         }
         assert_eq!(consumer.peek(&*memory), Ok(None));
         producer.join().expect("the producer");

@@ -19,25 +19,25 @@ impl Memory {
     }
 
     fn set(&self, slot: u32, word: u32) {
-        let at = slot as usize * SLOT;
-        self.bytes.borrow_mut()[at..at + WORD].copy_from_slice(&word.to_ne_bytes());
+        let offset = slot as usize * SLOT;
+        self.bytes.borrow_mut()[offset..offset + WORD].copy_from_slice(&word.to_ne_bytes());
     }
 
     fn write(&self, slot: u32, frame: &[u8]) {
-        let at = slot as usize * SLOT + WORD;
-        self.bytes.borrow_mut()[at..at + frame.len()].copy_from_slice(frame);
+        let offset = slot as usize * SLOT + WORD;
+        self.bytes.borrow_mut()[offset..offset + frame.len()].copy_from_slice(frame);
     }
 
-    fn read(&self, found: Found) -> Vec<u8> {
-        let at = found.slot as usize * SLOT + WORD;
-        self.bytes.borrow()[at..at + found.len as usize].to_vec()
+    fn read(&self, frame: Found) -> Vec<u8> {
+        let offset = frame.slot as usize * SLOT + WORD;
+        self.bytes.borrow()[offset..offset + frame.len as usize].to_vec()
     }
 }
 
 impl Cells for Memory {
     fn word(&self, slot: u32) -> u32 {
-        let at = slot as usize * SLOT;
-        u32::from_ne_bytes(self.bytes.borrow()[at..at + WORD].try_into().unwrap())
+        let offset = slot as usize * SLOT;
+        u32::from_ne_bytes(self.bytes.borrow()[offset..offset + WORD].try_into().unwrap())
     }
     fn publish(&self, slot: u32, word: u32) {
         self.set(slot, word);
@@ -122,16 +122,16 @@ fn against_a_queue(seed: u64, slots: u32, largest: u32, steps: u32) {
             }
         } else {
             match consumer.peek(&memory).unwrap() {
-                Some(found) => {
-                    assert_eq!(Some(memory.read(found)), queue.pop_front());
-                    consumer.release(found);
+                Some(frame) => {
+                    assert_eq!(Some(memory.read(frame)), queue.pop_front());
+                    consumer.release(frame);
                 }
                 None => {
                     let unseen: u32 = queue.iter().map(|frame| slots_of(frame.len() as u32)).sum();
                     assert!(unseen < LONGEST_TRAIN, "a published frame is found");
                     producer.publish(&memory);
-                    let found = consumer.peek(&memory).unwrap();
-                    assert_eq!(found.is_some(), !queue.is_empty(), "published frames are visible");
+                    let frame = consumer.peek(&memory).unwrap();
+                    assert_eq!(frame.is_some(), !queue.is_empty(), "published frames are visible");
                 }
             }
         }
@@ -162,9 +162,9 @@ fn positions_wrap_modulo_2_to_the_32() {
         memory.write(producer.reserved().0, &vec![round as u8; len as usize]);
         producer.commit(&memory);
         producer.publish(&memory);
-        let found = consumer.peek(&memory).unwrap().unwrap();
-        assert_eq!(memory.read(found), vec![round as u8; len as usize]);
-        consumer.release(found);
+        let frame = consumer.peek(&memory).unwrap().unwrap();
+        assert_eq!(memory.read(frame), vec![round as u8; len as usize]);
+        consumer.release(frame);
     }
     assert!(producer.head() < start, "the ring has wrapped");
 }
@@ -186,8 +186,8 @@ fn a_full_ring_refuses_and_recovers() {
             Ok(false),
             "credit comes by the quarter ring, not at {taken}"
         );
-        let found = consumer.peek(&memory).unwrap().expect("a refusal publishes");
-        consumer.release(found);
+        let frame = consumer.peek(&memory).unwrap().expect("a refusal publishes");
+        consumer.release(frame);
     }
     assert_eq!(producer.reserve(&memory, 60), Ok(false), "slots become free only after they are cleared");
     assert!(consumer.peek(&memory).unwrap().is_some());
@@ -211,9 +211,9 @@ fn a_train_is_seen_when_it_is_published_and_says_how_long_it_is() {
     }
     producer.publish(&memory);
     for (slot, len, following) in [(0, 60, 8), (1, 124, 0), (3, 380, 0)] {
-        let found = consumer.peek(&memory).unwrap().unwrap();
-        assert_eq!(found, Found { slot, len, following });
-        consumer.release(found);
+        let frame = consumer.peek(&memory).unwrap().unwrap();
+        assert_eq!(frame, Found { slot, len, following });
+        consumer.release(frame);
     }
     assert_eq!(consumer.peek(&memory), Ok(None));
     // A train that grows too long is published without a flush.
@@ -293,9 +293,9 @@ fn no_words_and_no_credit_lead_out_of_the_ring() {
         let mut consumer = Consumer::new(geometry);
         for _ in 0..40 {
             match consumer.peek(&memory) {
-                Ok(Some(found)) => {
-                    assert_eq!(memory.read(found).len(), found.len as usize);
-                    consumer.release(found);
+                Ok(Some(frame)) => {
+                    assert_eq!(memory.read(frame).len(), frame.len as usize);
+                    consumer.release(frame);
                     frames += 1;
                 }
                 Ok(None) => break,
