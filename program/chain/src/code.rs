@@ -204,18 +204,18 @@ impl Code<'_> {
     /// have completed.
     pub fn barrier(&mut self) {
         self.order();
-        let at = self.works().len();
-        self.counts.push(at);
+        let index = self.works().len();
+        self.counts.push(index);
         self.push(Work::enable(self.queue, 0));
         self.close();
-        self.open = Some(at);
+        self.open = Some(index);
     }
 
     /// Ends the current group.
     fn close(&mut self) {
         let end = self.program.queues[self.queue].posted();
         match self.open {
-            Some(at) => self.works_mut()[at].swap_add = Value::Number(end),
+            Some(index) => self.works_mut()[index].swap_add = Value::Number(end),
             None => self.program.queues[self.queue].enabled = end,
         }
     }
@@ -246,10 +246,10 @@ impl Code<'_> {
         let slots = self.program.queues[self.queue].posted() + adds + 1;
         let ring = slots.next_power_of_two();
         let completions = self.program.queues[self.queue].signaled(self.works().len());
-        for at in self.counts.clone() {
-            let work = &self.works()[at];
+        for index in self.counts.clone() {
+            let work = &self.works()[index];
             let by = if work.opcode == WqeOpcode::WAIT.0 { completions } else { ring };
-            let count = self.place(at) + OPERAND;
+            let count = self.place(index) + OPERAND;
             self.push(Work::add(count, Value::Number(by), Program::scrap()));
         }
         self.push(if next.is_some() { Work::enable(self.queue, 0) } else { Work::nop() });
@@ -257,10 +257,10 @@ impl Code<'_> {
         self.queue
     }
 
-    fn place(&self, at: usize) -> Location {
+    fn place(&self, index: usize) -> Location {
         Location {
             segment: crate::program::Segment::Queue(self.queue),
-            offset: self.works()[at].slot * SLOT as u64,
+            offset: self.works()[index].slot * SLOT as u64,
         }
     }
 
@@ -346,9 +346,9 @@ impl Code<'_> {
                 // If this work request is awake, it copies the next piece into the next comparison.
                 // Otherwise the next comparison sees other bytes and fails.
                 Some(next) => {
-                    let at = x + (number as u64 + 1) * ID_BYTES;
+                    let place = x + (number as u64 + 1) * ID_BYTES;
                     let len = next.len() as u64;
-                    Work::write(at, self.ahead(4 + 5) + ID, len)
+                    Work::write(place, self.ahead(4 + 5) + ID, len)
                 }
                 None => then.clone(),
             };
@@ -363,14 +363,14 @@ impl Code<'_> {
         }
     }
 
-    /// Generates `to = number`, an inline WRITE.
-    pub fn set(&mut self, to: Location, number: u64) {
-        self.push(Work::put(&number.to_le_bytes(), to));
+    /// Generates `target = number`, an inline WRITE.
+    pub fn set(&mut self, target: Location, number: u64) {
+        self.push(Work::put(&number.to_le_bytes(), target));
     }
 
-    /// Generates `to = from`.
-    pub fn copy(&mut self, to: Location, from: Location) {
-        self.push(Work::write(from, to, 8));
+    /// Generates `target = source`.
+    pub fn copy(&mut self, target: Location, source: Location) {
+        self.push(Work::write(source, target, 8));
     }
 
     /// Generates `x += y` or another atomic.
@@ -397,21 +397,21 @@ impl Code<'_> {
         }
     }
 
-    /// Generates `to = [pointer + offset]`: the address is written into the source of a copy (the indirect
-    /// and indexed modes of `mov`).
-    pub fn load(&mut self, to: Location, pointer: Location, offset: Operand) {
+    /// Generates `target = [pointer + offset]`: the address is written into the source of a copy (the
+    /// indirect and indexed modes of `mov`).
+    pub fn load(&mut self, target: Location, pointer: Location, offset: Operand) {
         let copy = self.ahead_of_copy(offset);
         self.push(Work::read(pointer, copy + LOCAL, 8));
         self.offset(copy + LOCAL, offset);
-        self.push(Work::write(Program::scrap(), to, 8));
+        self.push(Work::write(Program::scrap(), target, 8));
     }
 
-    /// Generates `[pointer + offset] = from`.
-    pub fn store(&mut self, pointer: Location, offset: Operand, from: Location) {
+    /// Generates `[pointer + offset] = source`.
+    pub fn store(&mut self, pointer: Location, offset: Operand, source: Location) {
         let copy = self.ahead_of_copy(offset);
         self.push(Work::read(pointer, copy + REMOTE, 8));
         self.offset(copy + REMOTE, offset);
-        self.push(Work::write(from, Program::scrap(), 8));
+        self.push(Work::write(source, Program::scrap(), 8));
     }
 
     /// Returns the location of the copy of a load or store.

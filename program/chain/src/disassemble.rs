@@ -24,35 +24,35 @@ impl<'a> Names<'a> {
             (base..base + len).contains(&address).then(|| Location { segment, offset: address - base })
         };
         let sections = self.program.sections.iter().zip(&self.numbers.sections).enumerate();
-        let mut sections = sections.map(|(at, (section, base))| {
-            find(Segment::Section(at), *base, section.bytes.len().max(8) as u64)
+        let mut sections = sections.map(|(index, (section, base))| {
+            find(Segment::Section(index), *base, section.bytes.len().max(8) as u64)
         });
         let queues = self.program.queues.iter().zip(&self.numbers.queues).enumerate();
-        let mut queues = queues.map(|(at, (queue, numbers))| {
-            find(Segment::Queue(at), numbers.code, u64::from(queue.ring_slots()) * SLOT as u64)
+        let mut queues = queues.map(|(index, (queue, numbers))| {
+            find(Segment::Queue(index), numbers.code, u64::from(queue.ring_slots()) * SLOT as u64)
         });
-        sections.find_map(|found| found).or_else(|| queues.find_map(|found| found))
+        sections.find_map(|place| place).or_else(|| queues.find_map(|place| place))
     }
 
     /// Returns the name of a location: a label, a field, and the distance from it.
     pub fn called(&self, place: Location) -> String {
         match place.segment {
-            Segment::Section(at) => {
-                let section = &self.program.sections[at];
+            Segment::Section(index) => {
+                let section = &self.program.sections[index];
                 let before = section.labels.iter().filter(|label| label.offset <= place.offset);
                 match before.max_by_key(|label| label.offset) {
                     Some(label) => further(&label.name, place.offset - label.offset),
                     None => further(&section.name, place.offset),
                 }
             }
-            Segment::Queue(at) => {
+            Segment::Queue(index) => {
                 let slot = place.offset / SLOT as u64;
                 let byte = place.offset % SLOT as u64;
                 // `max_by_key` returns the last of equal fields; `rev` makes that the first name of a word.
                 let fields = FIELDS.iter().rev().filter(|field| field.offset <= byte);
                 let field = fields.max_by_key(|field| field.offset);
                 let field = field.map_or(String::new(), |field| further(field.name, byte - field.offset));
-                format!("{}.{field}", self.work(at, slot))
+                format!("{}.{field}", self.work(index, slot))
             }
         }
     }
@@ -60,8 +60,8 @@ impl<'a> Names<'a> {
     /// Returns the name of a work request: its label, or queue and slot.
     pub fn work(&self, queue: usize, slot: u64) -> String {
         let queue = &self.program.queues[queue];
-        let found = queue.works.iter().find(|work| work.slot == slot).and_then(|work| work.label.clone());
-        found.unwrap_or_else(|| format!("{}:{slot}", queue.name))
+        let label = queue.works.iter().find(|work| work.slot == slot).and_then(|work| work.label.clone());
+        label.unwrap_or_else(|| format!("{}:{slot}", queue.name))
     }
 
     fn address(&self, address: u64) -> String {
@@ -81,18 +81,18 @@ impl<'a> Names<'a> {
     }
 
     fn queue_pair(&self, number: u64) -> String {
-        let at = self.numbers.queues.iter().position(|queue| u64::from(queue.qp) == number);
-        at.map_or(format!("{number:#x}"), |at| self.program.queues[at].name.clone())
+        let index = self.numbers.queues.iter().position(|queue| u64::from(queue.qp) == number);
+        index.map_or(format!("{number:#x}"), |index| self.program.queues[index].name.clone())
     }
 
     fn completion_queue(&self, number: u64) -> String {
-        let name = |at: usize| &self.program.queues[at].name;
+        let name = |index: usize| &self.program.queues[index].name;
         let all = &self.numbers.queues;
         let sent = all.iter().position(|queue| u64::from(queue.send_cq) == number);
         let received = || all.iter().position(|queue| u64::from(queue.receive_cq) == number);
         match sent {
-            Some(at) => name(at).clone(),
-            None => received().map_or(format!("{number:#x}"), |at| format!("{}.received", name(at))),
+            Some(index) => name(index).clone(),
+            None => received().map_or(format!("{number:#x}"), |index| format!("{}.received", name(index))),
         }
     }
 }
@@ -138,9 +138,9 @@ pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) ->
             format!("cas {}, {compare} => {swap}{}", names.address(wqe.remote), old(&wqe, names))
         }
         _ if opcode == WqeOpcode::FETCH_ADD || opcode.is_calculation() => {
-            let at = names.address(wqe.remote);
+            let target = names.address(wqe.remote);
             let operand = names.operand(wqe.swap_add);
-            format!("{} {at}, {operand}{}", verb(opcode), old(&wqe, names))
+            format!("{} {target}, {operand}{}", verb(opcode), old(&wqe, names))
         }
         _ => verb(opcode),
     };
@@ -151,15 +151,15 @@ pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) ->
 /// Returns the text of a WRITE, with or without immediate data.
 fn write(wqe: &Wqe, more: &[[u8; SLOT]], names: &Names<'_>) -> String {
     let verb = verb(wqe.opcode());
-    let to = names.address(wqe.remote);
+    let target = names.address(wqe.remote);
     if wqe.flags() & flag::INLINE != 0 {
         let bytes: Vec<u8> = more.iter().flatten().copied().take(wqe.length() as usize).collect();
-        return format!("{verb} {} -> {to}", brought(&bytes));
+        return format!("{verb} {} -> {target}", brought(&bytes));
     }
     match wqe.elements() {
-        0 => format!("{verb} {} -> {to} 0", names.address(wqe.local)),
-        1 => format!("{verb} {} -> {to} {}", names.address(wqe.local), wqe.length()),
-        _ => format!("{verb} {} -> {to}", list(wqe, more, names)),
+        0 => format!("{verb} {} -> {target} 0", names.address(wqe.local)),
+        1 => format!("{verb} {} -> {target} {}", names.address(wqe.local), wqe.length()),
+        _ => format!("{verb} {} -> {target}", list(wqe, more, names)),
     }
 }
 

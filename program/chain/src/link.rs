@@ -42,8 +42,8 @@ impl Numbers {
     /// Returns the address of a location.
     pub fn address(&self, place: Location) -> u64 {
         let base = match place.segment {
-            Segment::Section(at) => self.sections[at],
-            Segment::Queue(at) => self.queues[at].code,
+            Segment::Section(index) => self.sections[index],
+            Segment::Queue(index) => self.queues[index].code,
         };
         base.wrapping_add(place.offset)
     }
@@ -56,7 +56,9 @@ impl Numbers {
     /// Returns the key of the memory to which a value points.
     pub fn key_of(&self, value: Value) -> u32 {
         match value {
-            Value::At(Location { segment: Segment::Section(at), .. }) => self.regions[at].unwrap_or(self.key),
+            Value::At(Location { segment: Segment::Section(index), .. }) => {
+                self.regions[index].unwrap_or(self.key)
+            }
             _ => self.key,
         }
     }
@@ -66,9 +68,9 @@ impl Numbers {
         match value {
             Value::Number(number) => number,
             Value::At(place) => self.address(place),
-            Value::Qp(at) => self.queues[at].qp.into(),
-            Value::SendCq(at) => self.queues[at].send_cq.into(),
-            Value::ReceiveCq(at) => self.queues[at].receive_cq.into(),
+            Value::Qp(index) => self.queues[index].qp.into(),
+            Value::SendCq(index) => self.queues[index].send_cq.into(),
+            Value::ReceiveCq(index) => self.queues[index].receive_cq.into(),
         }
     }
 }
@@ -78,15 +80,15 @@ impl Numbers {
 pub fn layout(program: &Program) -> Numbers {
     let mut next = FIRST;
     let mut place = |len: u64| {
-        let at = next;
+        let start = next;
         next += len.next_multiple_of(APART) + APART;
-        at
+        start
     };
     let sections = program.sections.iter().map(|section| place(section.bytes.len() as u64)).collect();
-    let numbers = |(at, queue): (usize, &Queue)| QueueNumbers {
-        qp: at as u32 + 1,
-        send_cq: 2 * at as u32,
-        receive_cq: 2 * at as u32 + 1,
+    let numbers = |(index, queue): (usize, &Queue)| QueueNumbers {
+        qp: index as u32 + 1,
+        send_cq: 2 * index as u32,
+        receive_cq: 2 * index as u32 + 1,
         code: place(u64::from(queue.ring_slots()) * SLOT as u64),
     };
     let queues = program.queues.iter().enumerate().map(numbers).collect();
@@ -109,8 +111,8 @@ pub fn link(program: &Program, numbers: &Numbers) -> Image {
     let section = |section: &crate::program::Section| {
         let mut bytes = section.bytes.clone();
         for (offset, value) in &section.values {
-            let at = *offset as usize;
-            bytes[at..at + 8].copy_from_slice(&numbers.word(*value).to_le_bytes());
+            let start = *offset as usize;
+            bytes[start..start + 8].copy_from_slice(&numbers.word(*value).to_le_bytes());
         }
         bytes
     };

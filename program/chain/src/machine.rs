@@ -142,13 +142,13 @@ impl Machine {
             bytes.write(0, content).expect("the buffer has the length of the section");
         }
         let all = self.queues.iter_mut().zip(&self.program.queues);
-        for ((queue, said), (slots, receives)) in all.zip(image.queues.iter().zip(&image.receives)) {
+        for ((queue, definition), (slots, receives)) in all.zip(image.queues.iter().zip(&image.receives)) {
             for (index, slot) in slots.iter().enumerate() {
                 queue.send.store(index as u64, slot);
             }
             queue.posted = slots.len() as u64;
-            client::post(&queue.receives, stride(said.receive_pieces()), receives);
-            if said.recycles_receives() {
+            client::post(&queue.receives, stride(definition.receive_pieces()), receives);
+            if definition.recycles_receives() {
                 queue.receives.recycle();
             }
         }
@@ -193,13 +193,13 @@ impl Machine {
         let mut engine = self.engine.enter();
         let (nic, mem) = engine.parts();
         nic.set_chain_turn(64);
-        let until = nic.counters().wqes_executed + budget;
+        let end = nic.counters().wqes_executed + budget;
         loop {
             let before = nic.counters().wqes_executed;
-            if before >= until {
+            if before >= end {
                 return if nic.has_work() { RunEnd::Budget } else { RunEnd::Rest };
             }
-            let turn = (until - before).min(64) as usize;
+            let turn = (end - before).min(64) as usize;
             nic.set_chain_turn(turn);
             go(nic, mem);
             if nic.counters().wqes_executed == before && !nic.has_work() {
@@ -240,20 +240,20 @@ impl Machine {
         let mut engine = self.engine.enter();
         let (nic, mem) = engine.parts();
         nic.set_chain_turn(1);
-        let own = self.queues.iter().enumerate().map(|(at, queue)| (at, false, queue.qp));
+        let own = self.queues.iter().enumerate().map(|(number, queue)| (number, false, queue.qp));
         let clients = self.queues.iter().enumerate();
-        let clients = clients.filter_map(|(at, queue)| Some((at, true, queue.client.as_ref()?.qp)));
+        let clients = clients.filter_map(|(number, queue)| Some((number, true, queue.client.as_ref()?.qp)));
         let taken = |nic: &Nic, qp: Qpn| nic.send_queue_facts(qp).map_or(0, |facts| facts.taken);
         let before: Vec<_> =
-            own.chain(clients).map(|(at, client, qp)| (at, client, qp, taken(nic, qp))).collect();
+            own.chain(clients).map(|(number, client, qp)| (number, client, qp, taken(nic, qp))).collect();
         loop {
             go(nic, mem);
             let moved = before.iter().find(|(.., qp, before)| taken(nic, *qp) != *before);
-            if let Some(&(at, client, qp, index)) = moved {
+            if let Some(&(number, client, qp, index)) = moved {
                 let slot = nic.fetched_slot(qp, index).unwrap_or([0; SLOT]);
                 let failed = nic.qp_state(qp) == Some(State::Err);
                 let fetched = nic.send_queue_facts(qp).map_or(0, |facts| facts.fetched);
-                let executed = Executed { queue: at, index, fetched, wqe: Wqe::parse(&slot) };
+                let executed = Executed { queue: number, index, fetched, wqe: Wqe::parse(&slot) };
                 return Some((executed, client, slot, failed));
             }
             if !nic.has_work() {
@@ -264,9 +264,9 @@ impl Machine {
 
     /// Returns the bytes of all sections, followed by the slots of all queues.
     fn memory(&self) -> Vec<Vec<u8>> {
-        let copy = |bytes: &Bytes, from: usize| {
-            let mut all = vec![0; bytes.len() - from];
-            bytes.read(from, &mut all).expect("the range is inside the buffer");
+        let copy = |bytes: &Bytes, start: usize| {
+            let mut all = vec![0; bytes.len() - start];
+            bytes.read(start, &mut all).expect("the range is inside the buffer");
             all
         };
         let data = self.sections.iter().map(|bytes| copy(bytes, 0));
@@ -289,36 +289,37 @@ impl Machine {
     }
 
     /// Reads bytes from a location, or returns `None` beyond the end.
-    pub fn read(&self, at: Location, len: usize) -> Option<Vec<u8>> {
-        let (bytes, base) = self.bytes(at)?;
+    pub fn read(&self, place: Location, len: usize) -> Option<Vec<u8>> {
+        let (bytes, base) = self.bytes(place)?;
         let mut out = vec![0; len];
-        bytes.read(base + at.offset as usize, &mut out).ok()?;
+        bytes.read(base + place.offset as usize, &mut out).ok()?;
         Some(out)
     }
 
     /// Writes bytes like a program on the CPU. Returns false if the range is out of bounds.
-    pub fn write(&mut self, at: Location, content: &[u8]) -> bool {
+    pub fn write(&mut self, place: Location, content: &[u8]) -> bool {
         self.shadow = None;
-        self.bytes(at).is_some_and(|(bytes, base)| bytes.write(base + at.offset as usize, content).is_ok())
+        self.bytes(place)
+            .is_some_and(|(bytes, base)| bytes.write(base + place.offset as usize, content).is_ok())
     }
 
-    fn bytes(&self, at: Location) -> Option<(&Bytes, usize)> {
-        match at.segment {
-            Segment::Section(at) => Some((self.sections.get(at)?, 0)),
-            Segment::Queue(at) => Some((self.queues.get(at)?.send.bytes(), SLOT)),
+    fn bytes(&self, place: Location) -> Option<(&Bytes, usize)> {
+        match place.segment {
+            Segment::Section(index) => Some((self.sections.get(index)?, 0)),
+            Segment::Queue(index) => Some((self.queues.get(index)?.send.bytes(), SLOT)),
         }
     }
 
     /// Returns the word with this name, or `None`.
     pub fn word(&self, name: &str) -> Option<u64> {
-        let (at, _) = self.program.find(name)?;
-        self.read(at, 8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+        let (place, _) = self.program.find(name)?;
+        self.read(place, 8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
     }
 
     /// Changes the word with this name. Returns false if there is none.
     pub fn set_word(&mut self, name: &str, value: u64) -> bool {
-        let at = self.program.find(name);
-        at.is_some_and(|(at, _)| self.write(at, &value.to_le_bytes()))
+        let place = self.program.find(name);
+        place.is_some_and(|(place, _)| self.write(place, &value.to_le_bytes()))
     }
 
     /// Returns the queues in the error state, each with the work request that caused the error.
@@ -326,12 +327,12 @@ impl Machine {
         let engine = self.engine.enter();
         let all = self.queues.iter().enumerate();
         let failed = |qp: Qpn| engine.qp_state(qp) == Some(State::Err);
-        let refused = |at, queue: &Loaded| {
+        let refused = |index, queue: &Loaded| {
             let client = queue.client.as_ref().filter(|client| failed(client.qp))?;
-            Some(Failure { queue: at, slot: 0, status: client.refused()? })
+            Some(Failure { queue: index, slot: 0, status: client.refused()? })
         };
-        all.filter_map(|(at, queue)| {
-            failure(at, queue).filter(|_| failed(queue.qp)).or_else(|| refused(at, queue))
+        all.filter_map(|(index, queue)| {
+            failure(index, queue).filter(|_| failed(queue.qp)).or_else(|| refused(index, queue))
         })
         .collect()
     }
@@ -349,11 +350,11 @@ fn go(nic: &mut Nic, mem: Mem<'_>) {
     nic.transmit(Instant(0), mem, &mut NullPort, 1);
 }
 
-fn failure(at: usize, queue: &Loaded) -> Option<Failure> {
+fn failure(index: usize, queue: &Loaded) -> Option<Failure> {
     let entry = client::first_fault(&queue.completions)?;
     // `wqe_index` is the number of consumed slots, including this one.
     let slot = (entry.wqe_index.wrapping_sub(1)) & (queue.send.slots() - 1);
-    Some(Failure { queue: at, slot, status: entry.completion.status })
+    Some(Failure { queue: index, slot, status: entry.completion.status })
 }
 
 fn ring(slots: u32) -> Result<Ring, LoadError> {

@@ -40,15 +40,15 @@ fn words<const N: usize>(words: [u64; N]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Returns a bucket with a key whose value is `len` bytes at `at`. An empty bucket has key 0.
-pub fn bucket(key: u64, at: u64, len: u64) -> [u8; BUCKET as usize] {
-    node(key, at, len, telling(key))
+/// Returns a bucket with a key whose value is `len` bytes at `address`. An empty bucket has key 0.
+pub fn bucket(key: u64, address: u64, len: u64) -> [u8; BUCKET as usize] {
+    node(key, address, len, telling(key))
 }
 
 /// Returns a node of a list, which also has the address of the next node.
-pub fn node(key: u64, at: u64, len: u64, next: u64) -> [u8; BUCKET as usize] {
+pub fn node(key: u64, address: u64, len: u64, next: u64) -> [u8; BUCKET as usize] {
     let mut bytes = [0; BUCKET as usize];
-    bytes.copy_from_slice(&words([wanted(key), at, len, next]));
+    bytes.copy_from_slice(&words([wanted(key), address, len, next]));
     bytes
 }
 

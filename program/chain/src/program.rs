@@ -250,50 +250,50 @@ impl Work {
     }
 
     /// Returns a WRITE of `len` bytes.
-    pub fn write(from: Location, to: Location, len: u64) -> Work {
-        let local = Value::At(from);
-        let remote = Value::At(to);
+    pub fn write(source: Location, target: Location, len: u64) -> Work {
+        let local = Value::At(source);
+        let remote = Value::At(target);
         Work { local, remote, len, compare: Value::Number(1), ..Work::of(WqeOpcode::WRITE) }
     }
 
     /// Returns a READ of `len` bytes.
-    pub fn read(from: Location, to: Location, len: u64) -> Work {
-        let local = Value::At(to);
-        let remote = Value::At(from);
+    pub fn read(source: Location, target: Location, len: u64) -> Work {
+        let local = Value::At(target);
+        let remote = Value::At(source);
         Work { local, remote, len, compare: Value::Number(1), ..Work::of(WqeOpcode::READ) }
     }
 
     /// Returns an inline WRITE of constant bytes.
-    pub fn put(bytes: &[u8], to: Location) -> Work {
+    pub fn put(bytes: &[u8], target: Location) -> Work {
         let inline = bytes.to_vec();
-        let remote = Value::At(to);
+        let remote = Value::At(target);
         let len = bytes.len() as u64;
         Work { remote, len, flags: flag::INLINE, inline, ..Work::of(WqeOpcode::WRITE) }
     }
 
     /// Returns a SEND of `len` bytes.
-    pub fn send(from: Location, len: u64) -> Work {
-        Work { local: Value::At(from), len, compare: Value::Number(1), ..Work::of(WqeOpcode::SEND) }
+    pub fn send(source: Location, len: u64) -> Work {
+        Work { local: Value::At(source), len, compare: Value::Number(1), ..Work::of(WqeOpcode::SEND) }
     }
 
     /// Returns a compare-and-swap that stores the old value at `old`.
-    pub fn compare_swap(at: Location, compare: Value, swap: Value, old: Location) -> Work {
-        Work { compare, ..Work::atomic(WqeOpcode::COMPARE_SWAP, at, swap, old) }
+    pub fn compare_swap(target: Location, compare: Value, swap: Value, old: Location) -> Work {
+        Work { compare, ..Work::atomic(WqeOpcode::COMPARE_SWAP, target, swap, old) }
     }
 
     /// Returns a fetch-and-add that stores the old value at `old`.
-    pub fn add(at: Location, add: Value, old: Location) -> Work {
-        Work::atomic(WqeOpcode::FETCH_ADD, at, add, old)
+    pub fn add(target: Location, add: Value, old: Location) -> Work {
+        Work::atomic(WqeOpcode::FETCH_ADD, target, add, old)
     }
 
-    /// Returns a calculation on the word at `at` that stores the old value at `old`.
-    pub fn calculate(calculation: Calculation, at: Location, operand: Value, old: Location) -> Work {
-        Work::atomic(calculation.opcode(), at, operand, old)
+    /// Returns a calculation on the word at `target` that stores the old value at `old`.
+    pub fn calculate(calculation: Calculation, target: Location, operand: Value, old: Location) -> Work {
+        Work::atomic(calculation.opcode(), target, operand, old)
     }
 
-    pub(crate) fn atomic(opcode: WqeOpcode, at: Location, operand: Value, old: Location) -> Work {
+    pub(crate) fn atomic(opcode: WqeOpcode, target: Location, operand: Value, old: Location) -> Work {
         let local = Value::At(old);
-        let remote = Value::At(at);
+        let remote = Value::At(target);
         Work { local, remote, len: 8, swap_add: operand, ..Work::of(opcode) }
     }
 
@@ -336,8 +336,8 @@ impl Work {
 
     /// Returns the work request with another piece in its list.
     #[must_use]
-    pub fn and(mut self, at: Location, len: u32) -> Work {
-        self.more.push(Piece { at, len });
+    pub fn and(mut self, place: Location, len: u32) -> Work {
+        self.more.push(Piece { at: place, len });
         self.compare = Value::Number(1 + self.more.len() as u64);
         self
     }
@@ -389,8 +389,8 @@ impl Program {
 
     /// Returns the section for data of generated code, adding it if necessary.
     fn own(&mut self) -> usize {
-        if let Some(at) = self.sections.iter().position(|section| section.name == "own") {
-            return at;
+        if let Some(index) = self.sections.iter().position(|section| section.name == "own") {
+            return index;
         }
         self.sections.push(Section { name: "own".into(), ..Section::default() });
         self.sections.len() - 1
@@ -399,21 +399,21 @@ impl Program {
     /// Adds a variable, a word preceded by a zero word, and returns its location. It has a label if `name`
     /// is not empty.
     pub fn var(&mut self, name: &str, value: u64) -> Location {
-        let at = self.own();
-        let section = &mut self.sections[at];
+        let index = self.own();
+        let section = &mut self.sections[index];
         section.bytes.extend([0; 8]);
         let offset = section.bytes.len() as u64;
         section.bytes.extend(value.to_le_bytes());
         if !name.is_empty() {
             section.labels.push(Label { name: name.into(), offset, len: 8 });
         }
-        Location { segment: Segment::Section(at), offset }
+        Location { segment: Segment::Section(index), offset }
     }
 
     /// Sets a word of the data to a value that is known only when the program is loaded.
-    pub fn set_at_load(&mut self, at: Location, value: Value) {
-        if let Segment::Section(section) = at.segment {
-            self.sections[section].values.push((at.offset, value));
+    pub fn set_at_load(&mut self, place: Location, value: Value) {
+        if let Segment::Section(section) = place.segment {
+            self.sections[section].values.push((place.offset, value));
         }
     }
 
@@ -433,15 +433,18 @@ impl Program {
 
     /// Returns location and length of a label of the data or of a work request, or `None`.
     pub fn find(&self, name: &str) -> Option<(Location, u64)> {
-        for (at, section) in self.sections.iter().enumerate() {
+        for (index, section) in self.sections.iter().enumerate() {
             if let Some(label) = section.labels.iter().find(|label| label.name == name) {
-                return Some((Location { segment: Segment::Section(at), offset: label.offset }, label.len));
+                return Some((
+                    Location { segment: Segment::Section(index), offset: label.offset },
+                    label.len,
+                ));
             }
         }
-        self.queues.iter().enumerate().find_map(|(at, queue)| {
+        self.queues.iter().enumerate().find_map(|(index, queue)| {
             let work = queue.works.iter().find(|work| work.label.as_deref() == Some(name))?;
             let offset = work.slot * SLOT as u64;
-            Some((Location { segment: Segment::Queue(at), offset }, work.slots() * SLOT as u64))
+            Some((Location { segment: Segment::Queue(index), offset }, work.slots() * SLOT as u64))
         })
     }
 

@@ -52,14 +52,14 @@ pub struct Step {
 pub(crate) fn differences(base: Location, before: &[u8], after: &[u8]) -> Vec<Change> {
     let joins = matches!(base.segment, Segment::Section(_));
     let mut changes: Vec<Change> = Vec::new();
-    for at in (0..before.len()).step_by(8) {
-        let range = at..before.len().min(at + 8);
+    for offset in (0..before.len()).step_by(8) {
+        let range = offset..before.len().min(offset + 8);
         let before = &before[range.clone()];
         let after = &after[range];
         if before == after {
             continue;
         }
-        let place = base + at as u64;
+        let place = base + offset as u64;
         match changes.last_mut() {
             Some(last) if joins && last.at.offset + last.before.len() as u64 == place.offset => {
                 last.before.extend(before);
@@ -80,8 +80,8 @@ mod tests {
     fn neighbours_are_one_change_in_data_and_fields_each_their_own() {
         let before = [0; 40];
         let mut after = [0; 40];
-        for at in [8, 17, 39] {
-            after[at] = 1;
+        for offset in [8, 17, 39] {
+            after[offset] = 1;
         }
         let places = |base| {
             let all = differences(base, &before, &after);

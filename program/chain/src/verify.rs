@@ -35,7 +35,7 @@ pub struct Finding {
 
 /// Verifies a program and returns the findings, faults first.
 pub fn verify(program: &Program) -> Vec<Finding> {
-    let mut verifier = Verifier { program, writes: writes(program), found: Vec::new() };
+    let mut verifier = Verifier { program, writes: writes(program), findings: Vec::new() };
     for queue in 0..program.queues.len() {
         for work in 0..program.queues[queue].works.len() {
             verifier.one(queue, work);
@@ -44,20 +44,20 @@ pub fn verify(program: &Program) -> Vec<Finding> {
         verifier.enabled(queue);
         verifier.clients(queue);
     }
-    verifier.found.sort_by_key(|finding| (finding.severity, finding.queue, finding.work));
-    verifier.found
+    verifier.findings.sort_by_key(|finding| (finding.severity, finding.queue, finding.work));
+    verifier.findings
 }
 
 /// A range of a program's memory that a work request or a message changes.
 struct Written {
-    at: Location,
+    place: Location,
     len: u64,
 }
 
 struct Verifier<'p> {
     program: &'p Program,
     writes: Vec<Written>,
-    found: Vec<Finding>,
+    findings: Vec<Finding>,
 }
 
 /// Returns the writes whose target is known before the program runs.
@@ -67,12 +67,12 @@ fn writes(program: &Program) -> Vec<Written> {
         for work in &queue.works {
             for (value, len) in targets(work) {
                 if let Value::At(place) = value {
-                    all.push(Written { at: place, len });
+                    all.push(Written { place, len });
                 }
             }
         }
         for piece in queue.receives.iter().flatten() {
-            all.push(Written { at: piece.at, len: u64::from(piece.len) });
+            all.push(Written { place: piece.at, len: u64::from(piece.len) });
         }
     }
     all
@@ -112,18 +112,20 @@ fn is_atomic(opcode: WqeOpcode) -> bool {
     matches!(opcode, WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD) || opcode.is_calculation()
 }
 
-fn overlaps(at: Location, len: u64, other: Location, other_len: u64) -> bool {
-    at.segment == other.segment && at.offset < other.offset + other_len && other.offset < at.offset + len
+fn overlaps(place: Location, len: u64, other: Location, other_len: u64) -> bool {
+    place.segment == other.segment
+        && place.offset < other.offset + other_len
+        && other.offset < place.offset + len
 }
 
 impl Verifier<'_> {
-    fn find(&mut self, severity: Severity, queue: usize, work: Option<usize>, what: String) {
+    fn find(&mut self, severity: Severity, queue: usize, work: Option<usize>, description: String) {
         let line = work.map_or(0, |work| self.program.queues[queue].works[work].line);
-        self.found.push(Finding { severity, queue, work, line, what });
+        self.findings.push(Finding { severity, queue, work, line, what: description });
     }
 
-    fn fault(&mut self, queue: usize, work: usize, what: String) {
-        self.find(Severity::Fault, queue, Some(work), what);
+    fn fault(&mut self, queue: usize, work: usize, description: String) {
+        self.find(Severity::Fault, queue, Some(work), description);
     }
 
     fn work(&self, queue: usize, work: usize) -> &Work {
@@ -138,34 +140,34 @@ impl Verifier<'_> {
     /// Returns true if a field of a work request may change while the program runs.
     fn is_rewritten(&self, queue: usize, work: usize, field: &str) -> bool {
         let Some(field) = FIELDS.iter().find(|known| known.name == field) else { return false };
-        let at = self.place(queue, work) + field.offset;
-        self.writes.iter().any(|written| overlaps(at, field.len, written.at, written.len))
+        let place = self.place(queue, work) + field.offset;
+        self.writes.iter().any(|written| overlaps(place, field.len, written.place, written.len))
     }
 
     fn len_of(&self, segment: Segment) -> u64 {
         match segment {
-            Segment::Section(at) => self.program.sections[at].bytes.len() as u64,
-            Segment::Queue(at) => u64::from(self.program.queues[at].ring_slots()) * SLOT as u64,
+            Segment::Section(index) => self.program.sections[index].bytes.len() as u64,
+            Segment::Queue(index) => u64::from(self.program.queues[index].ring_slots()) * SLOT as u64,
         }
     }
 
-    fn one(&mut self, queue: usize, at: usize) {
-        let work = self.work(queue, at).clone();
+    fn one(&mut self, queue: usize, index: usize) {
+        let work = self.work(queue, index).clone();
         let opcode = WqeOpcode(work.opcode);
         let known = opcode.has_list() || is_atomic(opcode);
         match opcode {
             WqeOpcode::NOP => {}
-            WqeOpcode::WAIT => self.wait(queue, at, &work),
-            WqeOpcode::ENABLE => self.enable(queue, at, &work),
+            WqeOpcode::WAIT => self.wait(queue, index, &work),
+            WqeOpcode::ENABLE => self.enable(queue, index, &work),
             _ if !known => {
-                self.fault(queue, at, format!("a loopback queue does not execute op-code {}", opcode.0));
+                self.fault(queue, index, format!("a loopback queue does not execute op-code {}", opcode.0));
             }
-            _ => self.memory(queue, at, &work),
+            _ => self.memory(queue, index, &work),
         }
     }
 
     /// Checks that the ranges of a work request are inside the memory of the program.
-    fn memory(&mut self, queue: usize, at: usize, work: &Work) {
+    fn memory(&mut self, queue: usize, index: usize, work: &Work) {
         let remote = "remote";
         let local = "local";
         let mut ends = vec![(remote, work.remote, work.len + more(work))];
@@ -177,13 +179,13 @@ impl Verifier<'_> {
         }
         let atomic = is_atomic(WqeOpcode(work.opcode));
         for (field, value, len) in ends {
-            if self.is_rewritten(queue, at, field) {
+            if self.is_rewritten(queue, index, field) {
                 continue;
             }
             let Value::At(place) = value else {
                 self.fault(
                     queue,
-                    at,
+                    index,
                     format!("its {field} address is not in the memory of the program, and no work request changes it"),
                 );
                 continue;
@@ -191,67 +193,68 @@ impl Verifier<'_> {
             let end = place.offset.checked_add(len);
             let limit = self.len_of(place.segment);
             if end.is_none_or(|end| end > limit) {
-                let what = format!(
+                let description = format!(
                     "{len} bytes from {} on end behind the region granted, which has {limit}",
                     place.offset
                 );
-                self.fault(queue, at, what);
+                self.fault(queue, index, description);
             } else if atomic && field == remote && !place.offset.is_multiple_of(8) {
-                self.fault(queue, at, "an atomic's word begins at a multiple of 8 bytes".into());
+                self.fault(queue, index, "an atomic's word begins at a multiple of 8 bytes".into());
             }
         }
     }
 
-    fn wait(&mut self, queue: usize, at: usize, work: &Work) {
+    fn wait(&mut self, queue: usize, index: usize, work: &Work) {
         let Value::Number(count) = work.swap_add else { return };
-        if self.is_rewritten(queue, at, "count") {
+        if self.is_rewritten(queue, index, "count") {
             return;
         }
         match work.remote {
             Value::SendCq(other) => {
                 let about = &self.program.queues[other];
-                let before = if other == queue { at } else { about.works.len() };
+                let before = if other == queue { index } else { about.works.len() };
                 let most = about.signaled(before);
                 if count > most && about.fetching != Fetching::Recycled {
-                    let what = format!(
+                    let description = format!(
                         "it waits for {count} completions of {}, of which there are {most}",
                         about.name
                     );
-                    self.fault(queue, at, what);
+                    self.fault(queue, index, description);
                 }
             }
             Value::ReceiveCq(other) => {
                 let about = &self.program.queues[other];
                 let most = about.receives.len() as u64;
                 if count > most && most > 0 {
-                    let what =
+                    let description =
                         format!("it waits for {count} messages to {}, which has {most} receives", about.name);
-                    self.fault(queue, at, what);
+                    self.fault(queue, index, description);
                 }
             }
-            _ if self.is_rewritten(queue, at, "remote") => {}
-            _ => self.fault(queue, at, "it does not wait for a completion queue of the program".into()),
+            _ if self.is_rewritten(queue, index, "remote") => {}
+            _ => self.fault(queue, index, "it does not wait for a completion queue of the program".into()),
         }
     }
 
-    fn enable(&mut self, queue: usize, at: usize, work: &Work) {
-        if self.is_rewritten(queue, at, "remote") {
+    fn enable(&mut self, queue: usize, index: usize, work: &Work) {
+        if self.is_rewritten(queue, index, "remote") {
             return;
         }
         let Value::Qp(other) = work.remote else {
-            return self.fault(queue, at, "it does not enable a queue of the program".into());
+            return self.fault(queue, index, "it does not enable a queue of the program".into());
         };
         let about = &self.program.queues[other];
         if about.fetching == Fetching::Posted {
-            let what =
+            let description =
                 format!("{} is posted: it needs no ENABLE, and a change of it comes too late", about.name);
-            return self.fault(queue, at, what);
+            return self.fault(queue, index, description);
         }
         let Value::Number(count) = work.swap_add else { return };
         let posted = about.posted();
-        if about.fetching == Fetching::Enabled && count > posted && !self.is_rewritten(queue, at, "count") {
-            let what = format!("it enables {count} slots of {}, which has {posted}", about.name);
-            self.fault(queue, at, what);
+        if about.fetching == Fetching::Enabled && count > posted && !self.is_rewritten(queue, index, "count")
+        {
+            let description = format!("it enables {count} slots of {}, which has {posted}", about.name);
+            self.fault(queue, index, description);
         }
     }
 
@@ -263,21 +266,21 @@ impl Verifier<'_> {
         }
         let mut most = about.enabled;
         for (number, other) in self.program.queues.iter().enumerate() {
-            for (at, work) in other.works.iter().enumerate() {
+            for (index, work) in other.works.iter().enumerate() {
                 let unknown =
-                    self.is_rewritten(number, at, "count") || self.is_rewritten(number, at, "remote");
+                    self.is_rewritten(number, index, "count") || self.is_rewritten(number, index, "remote");
                 match (WqeOpcode(work.opcode), work.remote, work.swap_add) {
                     (WqeOpcode::ENABLE, _, _) if unknown => most = u64::MAX,
-                    (WqeOpcode::ENABLE, Value::Qp(to), Value::Number(count)) if to == queue => {
+                    (WqeOpcode::ENABLE, Value::Qp(target), Value::Number(count)) if target == queue => {
                         most = most.max(count)
                     }
                     _ => {}
                 }
             }
         }
-        if let Some(at) = about.works.iter().position(|work| work.slot >= most) {
-            let what = format!("nothing enables {} so far", about.name);
-            self.fault(queue, at, what);
+        if let Some(index) = about.works.iter().position(|work| work.slot >= most) {
+            let description = format!("nothing enables {} so far", about.name);
+            self.fault(queue, index, description);
         }
     }
 }

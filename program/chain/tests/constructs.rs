@@ -44,8 +44,8 @@ fn run(program: Program) -> Machine {
     machine
 }
 
-fn word(machine: &Machine, at: Location) -> u64 {
-    u64::from_le_bytes(machine.read(at, 8).unwrap().try_into().unwrap())
+fn word(machine: &Machine, place: Location) -> u64 {
+    u64::from_le_bytes(machine.read(place, 8).unwrap().try_into().unwrap())
 }
 
 /// Runs `if x TEST y { answer = 1 }`. Returns the answer and the cost of the condition.
@@ -313,28 +313,28 @@ fn the_modes_of_mov_reach_what_they_name() {
         section.put("table", &table.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
         // The value of the pointer is known only when the program is loaded.
         section.bytes.extend([0; 16]);
-        let at = |offset| Location { segment: Segment::Section(1), offset };
-        section.values.push((128, remora_chain::Value::At(at(0))));
+        let place = |offset| Location { segment: Segment::Section(1), offset };
+        section.values.push((128, remora_chain::Value::At(place(0))));
         program.sections.push(section);
-        let pointer = at(128);
+        let pointer = place(128);
         let mut code = Code::once(&mut program, "main");
         let [i, j, k] = [0; 3].map(|_| numbers.any() % 16);
         let index = code.var("", 8 * i);
-        let to = [0; 3].map(|_| code.var("", 0));
-        code.load(to[0], pointer, Operand::Number(0));
-        code.load(to[1], pointer, Operand::Number(8 * j));
-        code.load(to[2], pointer, Operand::Var(index));
+        let targets = [0; 3].map(|_| code.var("", 0));
+        code.load(targets[0], pointer, Operand::Number(0));
+        code.load(targets[1], pointer, Operand::Number(8 * j));
+        code.load(targets[2], pointer, Operand::Var(index));
         let given = code.var("", 77);
         code.store(pointer, Operand::Number(8 * k), given);
-        code.store(pointer, Operand::Var(index), to[0]);
+        code.store(pointer, Operand::Var(index), targets[0]);
         code.end();
         let machine = run(program);
-        let loaded = to.map(|var| word(&machine, var));
+        let loaded = targets.map(|var| word(&machine, var));
         assert_eq!(loaded, [table[0], table[j as usize], table[i as usize]], "seed {seed}");
         let mut expected = table.clone();
         (expected[k as usize], expected[i as usize]) = (77, if i == k { table[0] } else { 0 });
         expected[i as usize] = table[0];
-        let now: Vec<_> = (0..16).map(|number| word(&machine, at(8 * number))).collect();
+        let now: Vec<_> = (0..16).map(|number| word(&machine, place(8 * number))).collect();
         assert_eq!(now, expected, "seed {seed}");
     }
 }

@@ -97,8 +97,8 @@ fn same(text: &str) -> Plain {
         assert_eq!(machine.word(name), Some(*value), "{name} of\n{text}");
     }
     for (name, values) in &plain.arrays {
-        let (at, len) = machine.program().find(name).unwrap();
-        let bytes = machine.read(at, len as usize).unwrap();
+        let (place, len) = machine.program().find(name).unwrap();
+        let bytes = machine.read(place, len as usize).unwrap();
         let words: Vec<_> =
             bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
         assert_eq!(&words, values, "{name} of\n{text}");
@@ -212,9 +212,9 @@ fn mistakes_point_at_their_place() {
         ("array a[2]\nvar x\nx = a[2]", 3, 7, "has 2 elements"),
         ("var x\nx = 1 x = 2", 2, 7, "one statement"),
     ];
-    for (text, line, column, what) in cases {
+    for (text, line, column, description) in cases {
         let mistake = compile(text).unwrap_err();
         assert_eq!((mistake.line, mistake.column), (line, column), "{text}: {mistake}");
-        assert!(mistake.what.contains(what), "{text}: {mistake}");
+        assert!(mistake.what.contains(description), "{text}: {mistake}");
     }
 }

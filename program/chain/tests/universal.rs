@@ -25,8 +25,8 @@ impl Universal {
     }
 
     fn array(&self, name: &str) -> Vec<u64> {
-        let (at, len) = self.machine.program().find(name).unwrap();
-        let bytes = self.machine.read(at, len as usize).unwrap();
+        let (place, len) = self.machine.program().find(name).unwrap();
+        let bytes = self.machine.read(place, len as usize).unwrap();
         bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
     }
 }
@@ -43,9 +43,9 @@ fn fill(program: &mut Program, name: &str, values: &[u64]) {
 /// Applies the rule that the bits of its number define.
 fn rule_110(row: &[u64]) -> Vec<u64> {
     let mut next = vec![0; row.len()];
-    for at in 1..row.len() - 1 {
-        let pattern = row[at - 1] << 2 | row[at] << 1 | row[at + 1];
-        next[at] = 110 >> pattern & 1;
+    for index in 1..row.len() - 1 {
+        let pattern = row[index - 1] << 2 | row[index] << 1 | row[index + 1];
+        next[index] = 110 >> pattern & 1;
     }
     next
 }
@@ -105,19 +105,19 @@ fn brainfuck(code: &str, input: &[u64]) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
     let mut trail = Vec::new();
     let mut output = Vec::new();
     let mut input = input.iter();
-    let jump = |from: usize, by: i64| {
-        let mut at = from as i64;
+    let jump = |start: usize, by: i64| {
+        let mut position = start as i64;
         let mut depth = 0;
         loop {
-            depth += match code[at as usize] {
+            depth += match code[position as usize] {
                 b'[' => 1,
                 b']' => -1,
                 _ => 0,
             };
             if depth == 0 {
-                return at as usize;
+                return position as usize;
             }
-            at += by;
+            position += by;
         }
     };
     while pc < code.len() {
@@ -161,9 +161,9 @@ const HELLO: &str = "++++++++[>++++[>++>+++>+++>+<<<<-]>+>+>->>+[<]<-]>>.>---.++
 #[test]
 fn published_programs_of_a_tiny_language_run_on_the_nic() {
     let chain = interpreted(HELLO, &[]);
-    let said: Vec<u8> =
+    let output: Vec<u8> =
         chain.array("output").iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
-    assert_eq!(said, b"Hello World!\n");
+    assert_eq!(output, b"Hello World!\n");
     // Programs: the input in reverse, a product, and a test for zero.
     interpreted(">,[>,]<[.<]", &[3, 1, 4, 1, 5, 0]);
     let product = interpreted(",>,<[>[>+>+<<-]>>[<<+>>-]<<<-]>>.", &[12, 11]);

@@ -45,11 +45,11 @@ fn found(numbers: Range<u8>) -> bool {
         let (start, end) = range.split_once('-').unwrap();
         let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).unwrap());
         // Chunks overlap by the length of a key, so that no key is split.
-        (start..end).step_by(CHUNK - 16).any(|at| {
+        (start..end).step_by(CHUNK - 16).any(|address| {
             // The buffer is in memory too, so its content would be found.
             buffer[..].zeroize();
-            let wanted = CHUNK.min((end - at) as usize);
-            let read = memory.read_at(&mut buffer[..wanted], at).unwrap_or(0);
+            let wanted = CHUNK.min((end - address) as usize);
+            let read = memory.read_at(&mut buffer[..wanted], address).unwrap_or(0);
             buffer[..read].windows(16).any(|bytes| is_key(bytes, &numbers))
         })
     })

@@ -12,13 +12,13 @@ use crate::limits::{ELEMENT, Limits, PAGE};
 
 /// A bound on a size of a module.
 struct Bound {
-    what: &'static str,
+    name: &'static str,
     most: u64,
     mend: &'static str,
 }
 
-const fn bound(what: &'static str, most: u64, mend: &'static str) -> Bound {
-    Bound { what, most, mend }
+const fn bound(name: &'static str, most: u64, mend: &'static str) -> Bound {
+    Bound { name, most, mend }
 }
 
 const BUILD: &str = "build it optimized, without what it does not call";
@@ -51,8 +51,8 @@ const TABLE: Bound =
 
 impl Bound {
     fn check(&self, has: u64) -> Result<(), SandboxError> {
-        let Bound { what, most, mend } = *self;
-        if has <= most { Ok(()) } else { Err(SandboxError::TooMuch { what, has, most, mend }) }
+        let Bound { name, most, mend } = *self;
+        if has <= most { Ok(()) } else { Err(SandboxError::TooMuch { what: name, has, most, mend }) }
     }
 }
 
@@ -114,11 +114,11 @@ impl Shape {
 
     fn types(&mut self, types: TypeSectionReader<'_>) -> Result<(), SandboxError> {
         TYPES.check(types.count().into())?;
-        for of in types.into_iter_err_on_gc_types() {
-            let of: FuncType = of.map_err(malformed)?;
-            PARAMETERS.check(of.params().len() as u64)?;
-            RESULTS.check(of.results().len() as u64)?;
-            self.types.push(of.params().len() as u64);
+        for function_type in types.into_iter_err_on_gc_types() {
+            let function_type: FuncType = function_type.map_err(malformed)?;
+            PARAMETERS.check(function_type.params().len() as u64)?;
+            RESULTS.check(function_type.results().len() as u64)?;
+            self.types.push(function_type.params().len() as u64);
         }
         Ok(())
     }
@@ -158,14 +158,14 @@ impl Shape {
 
     fn body(&mut self, body: &FunctionBody<'_>) -> Result<(), SandboxError> {
         BODY.check(body.range().len() as u64)?;
-        let of = self.functions.get(self.bodies).and_then(|of| self.types.get(*of as usize));
+        let parameters = self.functions.get(self.bodies).and_then(|index| self.types.get(*index as usize));
         self.bodies += 1;
         let mut locals = 0;
         for declared in body.get_locals_reader().map_err(malformed)? {
             locals += u64::from(declared.map_err(malformed)?.0);
             LOCALS.check(locals)?;
         }
-        let each = 1 + locals + of.copied().unwrap_or(0);
+        let each = 1 + locals + parameters.copied().unwrap_or(0);
         let mut depth = 0u64;
         let mut branches = 0;
         let mut loops = 0;

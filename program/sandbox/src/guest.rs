@@ -55,11 +55,11 @@ impl LiveInstance {
     fn call<R: wasmtime::WasmResults>(
         &mut self,
         fuel: u64,
-        what: impl FnOnce(&LiveInstance) -> TypedFunc<(), R>,
+        function: impl FnOnce(&LiveInstance) -> TypedFunc<(), R>,
     ) -> Result<R, Status> {
-        let what = what(self);
+        let function = function(self);
         self.store.set_fuel(fuel).map_err(|_| Status::FAILED)?;
-        what.call(&mut self.store, ()).map_err(|error| match error.downcast_ref() {
+        function.call(&mut self.store, ()).map_err(|error| match error.downcast_ref() {
             Some(Trap::OutOfFuel) => Status::TOO_LONG,
             _ => Status::FAILED,
         })

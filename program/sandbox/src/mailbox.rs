@@ -70,12 +70,12 @@ pub struct InvalidMailbox;
 struct Fields<'m>(&'m mut [u8]);
 
 impl Fields<'_> {
-    fn word(&self, at: usize) -> u32 {
-        self.0[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    fn word(&self, offset: usize) -> u32 {
+        self.0[offset..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
 
-    fn long(&self, at: usize) -> u64 {
-        self.0[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    fn long(&self, offset: usize) -> u64 {
+        self.0[offset..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 }
 
@@ -87,7 +87,7 @@ pub fn version(mail: &mut [u8]) -> u32 {
 /// Writes the state of the streams into the mailbox before a step.
 pub fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
     let input = streams.input();
-    let (what, va) = match input.map(|input| input.what) {
+    let (kind, va) = match input.map(|input| input.what) {
         None => (0, 0),
         Some(What::Params) => (1, 0),
         Some(What::Data) => (2, 0),
@@ -104,7 +104,7 @@ pub fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
     });
     let data = streams.data();
     let words = [
-        what,
+        kind,
         facts.tag,
         u32::from(facts.first) | u32::from(facts.last) << 1,
         facts.left,
@@ -181,9 +181,9 @@ fn write(words: &Fields<'_>, streams: &mut Streams<'_, '_>) -> Result<(), Invali
         return Err(InvalidMailbox);
     }
     for record in 0..count {
-        let at = WRITES + record * RECORD;
-        let (own, rest) = bytes.split_at_checked(words.word(at + 8) as usize).ok_or(InvalidMailbox)?;
-        streams.write(words.long(at), own);
+        let start = WRITES + record * RECORD;
+        let (own, rest) = bytes.split_at_checked(words.word(start + 8) as usize).ok_or(InvalidMailbox)?;
+        streams.write(words.long(start), own);
         bytes = rest;
     }
     Ok(())

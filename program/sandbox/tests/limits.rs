@@ -175,17 +175,17 @@ fn times(count: usize, text: &str) -> String {
 fn sizes(beyond: usize) -> Vec<(&'static str, usize, String)> {
     let params = |count: usize| times(count, "i32 ");
     let mut exports = String::from("(func $e)");
-    (0..1020 + beyond).for_each(|at| write!(exports, r#"(export "e{at}" (func $e))"#).unwrap());
+    (0..1020 + beyond).for_each(|index| write!(exports, r#"(export "e{index}" (func $e))"#).unwrap());
     let blocks = times(1024 + beyond, "block ");
     let ends = times(1024 + beyond, "end ");
     vec![
         (
             "types",
             1024,
-            (0..1022 + beyond).fold(String::new(), |all, at| {
+            (0..1022 + beyond).fold(String::new(), |all, index| {
                 // Each type is different; two types are those of the exported functions.
                 let params: String =
-                    (0..10).map(|bit| if at >> bit & 1 == 0 { "i32 " } else { "i64 " }).collect();
+                    (0..10).map(|bit| if index >> bit & 1 == 0 { "i32 " } else { "i64 " }).collect();
                 all + &format!("(type (func (param {params})))")
             }),
         ),
@@ -216,11 +216,11 @@ fn sizes(beyond: usize) -> Vec<(&'static str, usize, String)> {
 
 #[test]
 fn a_module_may_have_so_much_of_everything_and_no_more() {
-    for ((what, most, at), (_, _, beyond)) in sizes(0).into_iter().zip(sizes(1)) {
-        let within = Module::new(&module(&at, "i32.const 0"), Limits::default());
-        assert_eq!(within.err(), None, "{what}");
+    for ((name, most, text), (_, _, beyond)) in sizes(0).into_iter().zip(sizes(1)) {
+        let within = Module::new(&module(&text, "i32.const 0"), Limits::default());
+        assert_eq!(within.err(), None, "{name}");
         let words = refused(&module(&beyond, "i32.const 0"));
-        let wanted = format!("the module has {} {what}, and a kernel may have {most}: ", most + 1);
+        let wanted = format!("the module has {} {name}, and a kernel may have {most}: ", most + 1);
         assert!(words.starts_with(&wanted), "{words}");
     }
     let code = times(17, &format!("(func {})", times(62 << 10, "nop ")));
@@ -234,7 +234,7 @@ fn a_module_may_have_so_much_of_everything_and_no_more() {
 /// their product.
 fn loops(count: usize, locals: usize) -> String {
     let declared = times(locals, "i32 ");
-    let used = (0..locals).fold(String::new(), |all, at| all + &format!("local.get {at} drop "));
+    let used = (0..locals).fold(String::new(), |all, index| all + &format!("local.get {index} drop "));
     format!("(func (local {declared}) {} {used})", times(count, "loop i32.const 0 br_if 0 end "))
 }
 
@@ -307,7 +307,8 @@ fn hostile() -> Vec<(&'static str, String)> {
         format!("(func {loads} {} {})", times(2000, "loop i32.const 0 br_if 0 end "), times(7000, "drop "));
     let params = times(64, "i64 ");
     let results = times(16, "i64 ");
-    let gets = |count: usize| (0..count).fold(String::new(), |all, at| all + &format!("local.get {at} "));
+    let gets =
+        |count: usize| (0..count).fold(String::new(), |all, index| all + &format!("local.get {index} "));
     let calls = times(240, &format!("call $c {}", gets(48)));
     let calls = format!(
         "(func $c (param {params}) (result {results}) unreachable)

@@ -65,11 +65,11 @@ fn gets(seed: u64, over_irn: bool, kernels: Vec<Box<dyn Kernel>>) -> Vec<(u32, A
     for number in 0..8 {
         let mut slot = Slot::default();
         for bucket in 0..3 {
-            let at = 4096 + (number * 3 + bucket) * 2048;
+            let offset = 4096 + (number * 3 + bucket) * 2048;
             let len = random.below(2048) as usize;
-            bench.there.store(at, &(0..len).map(|_| random.below(256) as u8).collect::<Vec<u8>>());
+            bench.there.store(offset, &(0..len).map(|_| random.below(256) as u8).collect::<Vec<u8>>());
             (slot.keys[bucket], slot.lens[bucket]) = (random.below(4), len as u32);
-            slot.values[bucket] = if random.below(4) == 0 { 0 } else { bench.there.remote(at).addr };
+            slot.values[bucket] = if random.below(4) == 0 { 0 } else { bench.there.remote(offset).addr };
         }
         bench.there.store(number * Slot::LEN, &slot.emit());
     }
@@ -174,7 +174,7 @@ fn more_memory_than_the_limit_is_not_given() {
 
 #[test]
 fn nonsense_in_the_mailbox_is_a_failure_of_the_kernel() {
-    let store = |at: u32, value: u32| format!("(i32.store (i32.const {at}) (i32.const {value}))");
+    let store = |address: u32, value: u32| format!("(i32.store (i32.const {address}) (i32.const {value}))");
     let answer = store(72, 1);
     let ends = "i32.const 0";
     // Unknown message, unknown command, too much data, too many writes, a write that is too long.
@@ -214,19 +214,19 @@ fn what_is_no_kernel_is_refused_with_words() {
     assert_eq!(why("(module)"), Some(SandboxError::Lacks("memory")));
     let with = |rest: &str| why(&format!(r#"(module (memory (export "memory") 1) {rest})"#));
     assert_eq!(with(""), Some(SandboxError::Lacks("mailbox")));
-    let at = |place: u32| {
+    let mailbox_at = |place: u32| {
         format!(
             r#"(func (export "mailbox") (result i32) i32.const {place}) (func (export "step") (result i32) i32.const 0) (func (export "reset"))"#
         )
     };
-    assert_eq!(with(&at(65536)), Some(SandboxError::Mailbox));
-    assert_eq!(with(&at(65536 - 21631)), Some(SandboxError::Mailbox));
-    assert_eq!(with(&at(65536 - 21632)), Some(SandboxError::Version(0)));
+    assert_eq!(with(&mailbox_at(65536)), Some(SandboxError::Mailbox));
+    assert_eq!(with(&mailbox_at(65536 - 21631)), Some(SandboxError::Mailbox));
+    assert_eq!(with(&mailbox_at(65536 - 21632)), Some(SandboxError::Version(0)));
     assert_eq!(
         with(r#"(func (export "mailbox") (result i32) i32.const 0)"#),
         Some(SandboxError::Lacks("step"))
     );
-    let endless = with(&format!("(func $f (loop (br 0))) (start $f) {}", at(0)));
+    let endless = with(&format!("(func $f (loop (br 0))) (start $f) {}", mailbox_at(0)));
     assert!(matches!(endless, Some(SandboxError::Failed(_))), "{endless:?}");
     let large = why(r#"(module (memory (export "memory") 257))"#);
     assert!(matches!(large, Some(SandboxError::TooMuch { .. })), "{large:?}");

@@ -46,8 +46,8 @@ fn resolve_one(program: &mut Program, name: &Name) -> Result<(), Mistake> {
     Ok(())
 }
 
-fn fault<T>(name: &Name, what: impl Into<String>) -> Result<T, Mistake> {
-    Err(Mistake { line: name.line, column: name.column, what: what.into() })
+fn fault<T>(name: &Name, description: impl Into<String>) -> Result<T, Mistake> {
+    Err(Mistake { line: name.line, column: name.column, what: description.into() })
 }
 
 /// Returns the queue that a WAIT or ENABLE names.
@@ -64,7 +64,7 @@ fn position(queue: &Queue, name: &Name) -> Result<usize, Mistake> {
     let last = queue.works.len().checked_sub(1).filter(|_| name.text == "all");
     let labelled = || queue.works.iter().position(|work| work.label.as_deref() == Some(&name.text));
     match last.or_else(labelled) {
-        Some(at) => Ok(at),
+        Some(index) => Ok(index),
         None => fault(name, format!("queue `{}` has no work request `{}`", queue.name, name.text)),
     }
 }
@@ -75,11 +75,11 @@ fn slots_up_to(queue: &Queue, name: &Name) -> Result<u64, Mistake> {
 }
 
 fn completions_up_to(queue: &Queue, name: &Name) -> Result<u64, Mistake> {
-    let at = position(queue, name)?;
-    if name.text != "all" && queue.works[at].flags & flag::SIGNALED == 0 {
+    let index = position(queue, name)?;
+    if name.text != "all" && queue.works[index].flags & flag::SIGNALED == 0 {
         return fault(name, format!("`{}` is not signaled: no WAIT can count it", name.text));
     }
-    Ok(queue.signaled(at + 1) + name.further)
+    Ok(queue.signaled(index + 1) + name.further)
 }
 
 /// Returns the location of a name, and the length of its field or label in bytes.
@@ -93,17 +93,17 @@ fn place(program: &Program, name: &Name) -> Result<(Location, u64), Mistake> {
     };
     let Some(field) = field else { return Ok((place + name.further, len)) };
     let is_code = matches!(place.segment, crate::program::Segment::Queue(_));
-    let found = FIELDS.iter().find(|known| known.name == field).filter(|_| is_code);
-    let Some(found) = found else {
+    let entry = FIELDS.iter().find(|known| known.name == field).filter(|_| is_code);
+    let Some(entry) = entry else {
         let all: Vec<_> = FIELDS.iter().map(|field| field.name).collect();
-        let what = if is_code {
+        let description = if is_code {
             format!("a work request has no `{field}`, but: {}", all.join(" "))
         } else {
             format!("`{label}` is data, which has no fields: write `{label}+8`")
         };
-        return fault(name, what);
+        return fault(name, description);
     };
-    Ok((place + found.offset + name.further, found.len))
+    Ok((place + entry.offset + name.further, entry.len))
 }
 
 fn place_it(program: &mut Program, name: &Name) -> Result<(), Mistake> {
@@ -127,17 +127,17 @@ fn place_it(program: &mut Program, name: &Name) -> Result<(), Mistake> {
                 piece.len = if len > SLOT as u64 { 8 } else { len as u32 };
             }
         }
-        Use::More(queue, at, piece) => work(queue, at, program, &|work| work.more[piece].at = place),
-        Use::Local(queue, at) => work(queue, at, program, &|work| {
+        Use::More(queue, index, piece) => work(queue, index, program, &|work| work.more[piece].at = place),
+        Use::Local(queue, index) => work(queue, index, program, &|work| {
             work.local = value;
             short(work);
         }),
-        Use::Remote(queue, at) => work(queue, at, program, &|work| {
+        Use::Remote(queue, index) => work(queue, index, program, &|work| {
             work.remote = value;
             short(work);
         }),
-        Use::Compare(queue, at) => work(queue, at, program, &|work| work.compare = value),
-        Use::Swap(queue, at) => work(queue, at, program, &|work| work.swap_add = value),
+        Use::Compare(queue, index) => work(queue, index, program, &|work| work.compare = value),
+        Use::Swap(queue, index) => work(queue, index, program, &|work| work.swap_add = value),
         Use::Queue(..) | Use::Count(..) | Use::Enabled(..) => {}
     }
     Ok(())

@@ -65,12 +65,12 @@ pub(super) fn read(text: &str) -> Result<Draft, Mistake> {
         let tokens = tokens(number, &text)?;
         if !tokens.is_empty() {
             let end = text.trim_end().chars().count() as u32 + 1;
-            let mut line = Line { number, end, tokens, at: 0, draft: &mut draft };
+            let mut line = Line { number, end, tokens, position: 0, draft: &mut draft };
             inside = Some(line.read(inside)?);
         }
     }
-    for (at, len) in &draft.regions {
-        draft.program.sections[*at].bytes.resize(*len, 0);
+    for (index, len) in &draft.regions {
+        draft.program.sections[*index].bytes.resize(*len, 0);
     }
     Ok(draft)
 }
@@ -79,29 +79,29 @@ struct Line<'a> {
     number: u32,
     end: u32,
     tokens: Vec<(u32, Token)>,
-    at: usize,
+    position: usize,
     draft: &'a mut Draft,
 }
 
 impl Line<'_> {
-    fn fault<T>(&self, what: impl Into<String>) -> Result<T, Mistake> {
-        let column = self.tokens.get(self.at).map_or(self.end, |token| token.0);
-        Err(Mistake { line: self.number, column, what: what.into() })
+    fn fault<T>(&self, description: impl Into<String>) -> Result<T, Mistake> {
+        let column = self.tokens.get(self.position).map_or(self.end, |token| token.0);
+        Err(Mistake { line: self.number, column, what: description.into() })
     }
 
     /// Returns an error at the previous token.
-    fn fault_before<T>(&mut self, what: impl Into<String>) -> Result<T, Mistake> {
-        self.at -= 1;
-        self.fault(what)
+    fn fault_before<T>(&mut self, description: impl Into<String>) -> Result<T, Mistake> {
+        self.position -= 1;
+        self.fault(description)
     }
 
     fn peek(&self) -> Option<&Token> {
-        self.tokens.get(self.at).map(|token| &token.1)
+        self.tokens.get(self.position).map(|token| &token.1)
     }
 
     fn is(&mut self, mark: &'static str) -> bool {
         let is = self.peek() == Some(&Token::Mark(mark));
-        self.at += usize::from(is);
+        self.position += usize::from(is);
         is
     }
 
@@ -112,25 +112,25 @@ impl Line<'_> {
     fn word(&mut self) -> Option<String> {
         let Some(Token::Word(word)) = self.peek() else { return None };
         let word = word.clone();
-        self.at += 1;
+        self.position += 1;
         Some(word)
     }
 
     fn is_word(&mut self, word: &str) -> bool {
         let is = matches!(self.peek(), Some(Token::Word(other)) if other == word);
-        self.at += usize::from(is);
+        self.position += usize::from(is);
         is
     }
 
     fn number(&mut self) -> Option<u64> {
         let Some(Token::Number(number)) = self.peek() else { return None };
         let number = *number;
-        self.at += 1;
+        self.position += 1;
         Some(number)
     }
 
     fn name(&mut self, used: Use) -> Result<(), Mistake> {
-        let column = self.tokens.get(self.at).map_or(self.end, |token| token.0);
+        let column = self.tokens.get(self.position).map_or(self.end, |token| token.0);
         let Some(text) = self.word() else { return self.fault("a name is missing here") };
         let further = if self.is("+") {
             match self.number() {
@@ -157,7 +157,7 @@ impl Line<'_> {
                 Segment::Queue(queue)
             }
             (first, Some(Segment::Queue(queue))) => {
-                self.at -= usize::from(first.is_some());
+                self.position -= usize::from(first.is_some());
                 self.work(queue, label)?;
                 Segment::Queue(queue)
             }
@@ -170,11 +170,11 @@ impl Line<'_> {
                 return self.fault_before("data has a name: `NAME: word 7`");
             }
             (_, None) => {
-                self.at = 0;
+                self.position = 0;
                 return self.fault("a program begins with `data NAME`, `region NAME BYTES` or `queue NAME`");
             }
         };
-        if self.at < self.tokens.len() {
+        if self.position < self.tokens.len() {
             return self.fault("unexpected text: a line has one statement");
         }
         Ok(now)
@@ -186,10 +186,10 @@ impl Line<'_> {
         if label.contains('.') {
             return self.fault_before("a label has no dots: they name fields");
         }
-        self.at += 1;
+        self.position += 1;
         if let Some((_, line, _)) = self.draft.labels.iter().find(|(other, ..)| *other == label) {
-            let what = format!("`{label}` has been named in line {line}");
-            return Err(Mistake { line: self.number, column, what });
+            let description = format!("`{label}` has been named in line {line}");
+            return Err(Mistake { line: self.number, column, what: description });
         }
         self.draft.labels.push((label.clone(), self.number, column));
         Ok(Some(label))
@@ -211,11 +211,11 @@ impl Line<'_> {
         let Some(len @ 1..=0x4000_0000) = self.number() else {
             return self.fault("how many bytes, at least? `region NAME 4096`");
         };
-        let at = self.draft.program.sections.len();
+        let index = self.draft.program.sections.len();
         let labels = vec![Label { name: name.clone(), offset: 0, len }];
         self.draft.program.sections.push(Section { name, given: true, labels, ..Section::default() });
-        self.draft.regions.push((at, len as usize));
-        Ok(Segment::Section(at))
+        self.draft.regions.push((index, len as usize));
+        Ok(Segment::Section(index))
     }
 
     fn queue(&mut self) -> Result<Segment, Mistake> {
@@ -229,7 +229,7 @@ impl Line<'_> {
             Some("recycled") => Fetching::Recycled,
             Some(_) => return self.fault_before("a queue is `posted`, `managed` or `recycled`"),
         };
-        let at = self.draft.program.queues.len();
+        let index = self.draft.program.queues.len();
         let mut queue = Queue::new(&name, fetching);
         queue.slots = match self.number() {
             Some(slots) if slots > 1 << 20 => return self.fault_before("a queue has at most 2^20 slots"),
@@ -242,11 +242,11 @@ impl Line<'_> {
             }
             match self.number() {
                 Some(count) => queue.enabled = count,
-                None => self.name(Use::Enabled(at))?,
+                None => self.name(Use::Enabled(index))?,
             }
         }
         self.draft.program.queues.push(queue);
-        Ok(Segment::Queue(at))
+        Ok(Segment::Queue(index))
     }
 
     fn item(&mut self, section: usize, label: &str) -> Result<(), Mistake> {
@@ -256,7 +256,7 @@ impl Line<'_> {
         match kind.as_deref() {
             Some("word") => loop {
                 bytes.extend(self.item_word(section, start + bytes.len() as u64)?.to_le_bytes());
-                if self.at == self.tokens.len() {
+                if self.position == self.tokens.len() {
                     break;
                 }
             },
@@ -272,7 +272,7 @@ impl Line<'_> {
             },
             Some("text") => match self.peek().cloned() {
                 Some(Token::Text(text)) => {
-                    self.at += 1;
+                    self.position += 1;
                     bytes = text;
                 }
                 _ => return self.fault("a text must be in quotation marks"),
@@ -283,7 +283,7 @@ impl Line<'_> {
         }
         self.draft.program.sections[section].put(label, &bytes);
         let put = self.draft.program.sections[section].bytes.len();
-        let region = self.draft.regions.iter().find(|(at, _)| *at == section);
+        let region = self.draft.regions.iter().find(|(index, _)| *index == section);
         if let Some((_, len)) = region.filter(|(_, len)| put > *len) {
             return self.fault(format!("the region has {len} bytes"));
         }
@@ -349,18 +349,18 @@ impl Line<'_> {
         let dormant = self.is_word("dormant");
         let Some(verb) = self.word() else { return self.fault("a verb is missing here") };
         let Some(opcode) = opcode(&verb) else { return self.fault_before(unknown_verb(&verb)) };
-        let at = self.draft.program.queues[queue].works.len();
+        let index = self.draft.program.queues[queue].works.len();
         let mut work = match opcode {
             WqeOpcode::NOP => Work::nop(),
-            WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::READ => self.copy(opcode, queue, at)?,
+            WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::READ => self.copy(opcode, queue, index)?,
             WqeOpcode::SEND => {
-                self.name(Use::Local(queue, at))?;
+                self.name(Use::Local(queue, index))?;
                 let mut work = Work::send(Program::scrap(), AS_ITS_ENDS);
-                self.local_list(&mut work, queue, at)?;
+                self.local_list(&mut work, queue, index)?;
                 work
             }
-            WqeOpcode::WAIT | WqeOpcode::ENABLE => self.control(opcode, queue, at)?,
-            _ => self.atomic(opcode, queue, at)?,
+            WqeOpcode::WAIT | WqeOpcode::ENABLE => self.control(opcode, queue, index)?,
+            _ => self.atomic(opcode, queue, index)?,
         };
         if dormant && work.slots() > 1 {
             return self.fault(
@@ -373,15 +373,15 @@ impl Line<'_> {
         Ok(())
     }
 
-    fn copy(&mut self, opcode: WqeOpcode, queue: usize, at: usize) -> Result<Work, Mistake> {
+    fn copy(&mut self, opcode: WqeOpcode, queue: usize, index: usize) -> Result<Work, Mistake> {
         let scrap = Program::scrap();
         let brought = match self.peek().cloned() {
             Some(Token::Number(number)) => Some(number.to_le_bytes().to_vec()),
             Some(Token::Text(text)) => Some(text),
             _ => None,
         };
-        let mut source = Use::Local(queue, at);
-        let mut target = Use::Remote(queue, at);
+        let mut source = Use::Local(queue, index);
+        let mut target = Use::Remote(queue, index);
         if opcode == WqeOpcode::READ {
             (source, target) = (target, source);
         }
@@ -390,7 +390,7 @@ impl Line<'_> {
                 return self.fault("a READ needs a source in memory; `write` accepts numbers");
             }
             Some(bytes) => {
-                self.at += 1;
+                self.position += 1;
                 Work { opcode: opcode.0, ..Work::put(&bytes, scrap) }
             }
             None => {
@@ -399,7 +399,7 @@ impl Line<'_> {
             }
         };
         if work.inline.is_empty() && opcode != WqeOpcode::READ {
-            self.local_list(&mut work, queue, at)?;
+            self.local_list(&mut work, queue, index)?;
         }
         self.expect("->")?;
         self.name(target)?;
@@ -416,25 +416,25 @@ impl Line<'_> {
             }
         }
         if opcode == WqeOpcode::READ {
-            self.pieces(&mut work, queue, at)?;
+            self.pieces(&mut work, queue, index)?;
         }
         Ok(work)
     }
 
     /// Parses the length of the first piece and further pieces: `8, B 16`.
-    fn local_list(&mut self, work: &mut Work, queue: usize, at: usize) -> Result<(), Mistake> {
+    fn local_list(&mut self, work: &mut Work, queue: usize, index: usize) -> Result<(), Mistake> {
         work.len = self.number().unwrap_or(work.len);
-        self.pieces(work, queue, at)
+        self.pieces(work, queue, index)
     }
 
     /// Parses further pieces: `, B 8, C 16`.
-    fn pieces(&mut self, work: &mut Work, queue: usize, at: usize) -> Result<(), Mistake> {
+    fn pieces(&mut self, work: &mut Work, queue: usize, index: usize) -> Result<(), Mistake> {
         while self.is(",") {
             if work.len == AS_ITS_ENDS {
                 return self
                     .fault_before("how many bytes of the first piece? each of a list says it: `x 8, y 8`");
             }
-            self.name(Use::More(queue, at, work.more.len()))?;
+            self.name(Use::More(queue, index, work.more.len()))?;
             match self.number() {
                 Some(len) if len <= 1 << 30 => *work = std::mem::take(work).and(Program::scrap(), len as u32),
                 _ => return self.fault("how many bytes? each piece of a list says it: `x 8, y 8`"),
@@ -446,20 +446,23 @@ impl Line<'_> {
         Ok(())
     }
 
-    fn atomic(&mut self, opcode: WqeOpcode, queue: usize, at: usize) -> Result<Work, Mistake> {
-        self.name(Use::Remote(queue, at))?;
+    fn atomic(&mut self, opcode: WqeOpcode, queue: usize, index: usize) -> Result<Work, Mistake> {
+        self.name(Use::Remote(queue, index))?;
         self.expect(",")?;
         let scrap = Program::scrap();
-        let first =
-            if opcode == WqeOpcode::COMPARE_SWAP { Use::Compare(queue, at) } else { Use::Swap(queue, at) };
+        let first = if opcode == WqeOpcode::COMPARE_SWAP {
+            Use::Compare(queue, index)
+        } else {
+            Use::Swap(queue, index)
+        };
         let operand = self.value(first)?;
         let mut work = Work { opcode: opcode.0, ..Work::add(scrap, operand, scrap) };
         if opcode == WqeOpcode::COMPARE_SWAP {
             self.expect("=>")?;
-            (work.compare, work.swap_add) = (operand, self.value(Use::Swap(queue, at))?);
+            (work.compare, work.swap_add) = (operand, self.value(Use::Swap(queue, index))?);
         }
         if self.is("->") {
-            self.name(Use::Local(queue, at))?;
+            self.name(Use::Local(queue, index))?;
         }
         Ok(work)
     }
@@ -480,11 +483,11 @@ impl Line<'_> {
         }
     }
 
-    fn control(&mut self, opcode: WqeOpcode, queue: usize, at: usize) -> Result<Work, Mistake> {
-        self.name(Use::Queue(queue, at))?;
+    fn control(&mut self, opcode: WqeOpcode, queue: usize, index: usize) -> Result<Work, Mistake> {
+        self.name(Use::Queue(queue, index))?;
         let count = self.number();
         if count.is_none() {
-            self.name(Use::Count(queue, at))?;
+            self.name(Use::Count(queue, index))?;
         }
         let count = Value::Number(count.unwrap_or(0));
         Ok(Work { opcode: opcode.0, swap_add: count, ..Work::default() })

@@ -22,7 +22,7 @@ pub(super) fn unrolled(text: &str) -> Result<Vec<(u32, Cow<'_, str>)>, Mistake> 
     for (number, line) in (1..).zip(text.lines()) {
         let mut words = line.split(';').next().unwrap_or_default().split_whitespace();
         let column = (line.len() - line.trim_start().len()) as u32 + 1;
-        let fault = |what: &str| Mistake { line: number, column, what: what.into() };
+        let fault = |description: &str| Mistake { line: number, column, what: description.into() };
         match (words.next(), &mut open) {
             (Some("repeat"), Some(_)) => return Err(fault("no `repeat` stands in another")),
             (Some("repeat"), None) => {

@@ -54,8 +54,8 @@ fn lines(text: &str) -> (crate::Program, Vec<Vec<String>>) {
     let names = Names::new(&program, &numbers);
     let queue = |(queue, slots): (&crate::Queue, &Vec<[u8; 64]>)| {
         let line = |work: &crate::Work| {
-            let at = work.slot as usize;
-            disassemble(&slots[at], &slots[at + 1..], &names)
+            let slot = work.slot as usize;
+            disassemble(&slots[slot], &slots[slot + 1..], &names)
         };
         queue.works.iter().map(line).collect()
     };
@@ -65,7 +65,7 @@ fn lines(text: &str) -> (crate::Program, Vec<Vec<String>>) {
 
 #[test]
 fn what_is_assembled_is_disassembled_to_the_same() {
-    let (program, said) = lines(ALL);
+    let (program, listing) = lines(ALL);
     let main = [
         "read x -> test.id 6 signaled",
         "wait main 1",
@@ -78,9 +78,9 @@ fn what_is_assembled_is_disassembled_to_the_same() {
         "enable later 2",
         "enable other 3",
     ];
-    assert_eq!(said[1], main);
-    assert_eq!(said[2], ["nop fence", "dormant write x -> area 8 id 3"]);
-    assert_eq!(said[3], ["xor x, &area", "both x, 1", "send x 8"]);
+    assert_eq!(listing[1], main);
+    assert_eq!(listing[2], ["nop fence", "dormant write x -> area 8 id 3"]);
+    assert_eq!(listing[3], ["xor x, &area", "both x, 1", "send x 8"]);
     let lists = [
         "read inside -> x 8, area+8 16, hello 4",
         "write x 8, list 8 -> inside",
@@ -91,7 +91,7 @@ fn what_is_assembled_is_disassembled_to_the_same() {
         "enable lists 11",
         "nop",
     ];
-    assert_eq!(said[4], lists);
+    assert_eq!(listing[4], lists);
     assert_eq!(
         (program.queues[4].posted(), program.queues[4].works[1].slot),
         (11, 2),
@@ -109,7 +109,7 @@ fn what_is_assembled_is_disassembled_to_the_same() {
 
 #[test]
 fn a_line_of_the_disassembler_is_one_of_the_assembler() {
-    let (first, said) = lines(ALL);
+    let (first, listing) = lines(ALL);
     let data = ALL.split("queue main").next().unwrap();
     let heads = [
         "",
@@ -119,15 +119,15 @@ fn a_line_of_the_disassembler_is_one_of_the_assembler() {
         "region table 64\n inside: word 7 &inside\nqueue lists",
     ];
     let mut text = data.to_owned();
-    for (at, head) in heads.iter().enumerate().skip(1) {
+    for (index, head) in heads.iter().enumerate().skip(1) {
         text += &format!("\n{head}\n");
-        for (work, line) in first.queues[at].works.iter().zip(&said[at]) {
+        for (work, line) in first.queues[index].works.iter().zip(&listing[index]) {
             let label = work.label.as_ref().map_or(String::new(), |label| format!("{label}: "));
             text += &format!("{label}{line}\n");
         }
     }
     let (second, again) = lines(&text);
-    assert_eq!(again, said);
+    assert_eq!(again, listing);
     assert_eq!(link(&second, &layout(&second)), link(&first, &layout(&first)));
 }
 
@@ -168,10 +168,10 @@ fn mistakes_point_at_their_place() {
         ("queue main\nrepeat 2\n nop", 2, 1, "has no `end`"),
         ("queue main\nrepeat 2\n x@: nopp\nend", 3, 6, "no verb"),
     ];
-    for (text, line, column, what) in cases {
+    for (text, line, column, description) in cases {
         let mistake = assemble(text).unwrap_err();
         assert_eq!((mistake.line, mistake.column), (line, column), "{text}: {mistake}");
-        assert!(mistake.what.contains(what), "{text}: {mistake}");
+        assert!(mistake.what.contains(description), "{text}: {mistake}");
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn tokens(line: u32, text: &str) -> Result<Vec<(u32, Token)>, Mistake
     loop {
         rest = rest.trim_start();
         let column = text[..text.len() - rest.len()].chars().count() as u32 + 1;
-        let fault = |what: String| Mistake { line, column, what };
+        let fault = |description: String| Mistake { line, column, what: description };
         let Some(first) = rest.chars().next().filter(|c| *c != ';') else { return Ok(all) };
         let (token, len) = if let Some(mark) = MARKS.into_iter().find(|mark| rest.starts_with(mark)) {
             (Token::Mark(mark), mark.len())
@@ -68,7 +68,7 @@ fn text_of(rest: &str) -> Option<(Token, usize)> {
     let mut chars = rest.char_indices().skip(1);
     loop {
         match chars.next()? {
-            (at, '"') => return Some((Token::Text(bytes), at + 1)),
+            (offset, '"') => return Some((Token::Text(bytes), offset + 1)),
             (_, '\\') => bytes.push(match chars.next()?.1 {
                 'n' => b'\n',
                 '0' => 0,

@@ -94,7 +94,7 @@ impl Rings {
         let [first, last] = self.counts(turn);
         let other = self.counts(1 - turn);
         program.queues[self.rings[turn]].works[0].swap_add = Value::Number(self.slots);
-        let add = |at| Work::add(at, Value::Number(self.slots), Program::scrap());
+        let add = |place| Work::add(place, Value::Number(self.slots), Program::scrap());
         // The even ring starts each pair of rounds. The odd ring ends at the count at which the even ring
         // ends in the next round.
         let (copied, added) = match turn {
@@ -118,12 +118,12 @@ impl Rings {
             (x, fence) = (copy, flag::FENCE);
         }
         let [asleep, awake] = [0, WqeOpcode::ENABLE.0].map(|opcode| header(opcode, 0, 0));
-        let (from, to, len, expected, becomes) = if test.wakes() {
+        let (source, target, len, expected, becomes) = if test.wakes() {
             (x.back(ID), there, 8, asleep, awake)
         } else {
             (x, there + ID, ID_BYTES, awake, asleep)
         };
-        program.push(ring, Work { flags: fence, ..Work::read(from, to, len) });
+        program.push(ring, Work { flags: fence, ..Work::read(source, target, len) });
         let swap =
             Work::compare_swap(there, Value::Number(expected | y << 16), Value::Number(becomes), scrap);
         program.push(ring, Work { flags: flag::FENCE, ..swap });

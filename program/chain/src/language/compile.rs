@@ -39,17 +39,17 @@ pub(super) fn compile(tree: &Tree) -> Program {
         Location { segment: Segment::Section(jumps), offset }
     };
     let next = record("next");
-    let records: Vec<_> = (0..blocks.all.len()).map(|at| record(&format!("to_block{at}"))).collect();
-    for (at, block) in blocks.all.iter().enumerate() {
-        let mut code = Code::repeated(&mut program, &format!("block{at}"));
-        code.push(Work::add(records[at] + COUNT, Value::Number(0), Program::scrap()));
+    let records: Vec<_> = (0..blocks.all.len()).map(|index| record(&format!("to_block{index}"))).collect();
+    for (index, block) in blocks.all.iter().enumerate() {
+        let mut code = Code::repeated(&mut program, &format!("block{index}"));
+        code.push(Work::add(records[index] + COUNT, Value::Number(0), Program::scrap()));
         for statement in &block.body {
             names.statement(&mut code, statement);
         }
         let goes_on = match block.successor {
             Successor::Nowhere => None,
-            Successor::To(to) => {
-                code.push(Work::write(records[to], next, RECORD));
+            Successor::To(target) => {
+                code.push(Work::write(records[target], next, RECORD));
                 Some(next)
             }
             Successor::Either(condition, yes, no) => {
@@ -62,9 +62,9 @@ pub(super) fn compile(tree: &Tree) -> Program {
         let ring = u64::from(program.queues[queue].ring_slots());
         program.queues[queue].works[0].swap_add = Value::Number(ring);
         let enabled = program.queues[queue].enabled;
-        program.set_at_load(records[at], Value::Qp(queue));
-        program.set_at_load(records[at] + COUNT, Value::Number(enabled));
-        if at != first {
+        program.set_at_load(records[index], Value::Qp(queue));
+        program.set_at_load(records[index] + COUNT, Value::Number(enabled));
+        if index != first {
             program.queues[queue].enabled = 0;
         }
     }
@@ -85,26 +85,26 @@ impl<'t> Blocks<'t> {
 
     /// Appends statements to a block. Returns the block in which execution continues after them, or `None`
     /// after a `break`.
-    fn lower(&mut self, mut at: usize, statements: &'t [Statement]) -> Option<usize> {
+    fn lower(&mut self, mut index: usize, statements: &'t [Statement]) -> Option<usize> {
         for statement in statements {
             match statement {
                 Statement::If(condition, yes, no) => {
                     let then = self.open();
                     let other = self.open();
                     let behind = self.open();
-                    self.all[at].successor = Successor::Either(condition, then, other);
+                    self.all[index].successor = Successor::Either(condition, then, other);
                     for (block, statements) in [(then, yes), (other, no)] {
                         if let Some(end) = self.lower(block, statements) {
                             self.all[end].successor = Successor::To(behind);
                         }
                     }
-                    at = behind;
+                    index = behind;
                 }
                 Statement::While(condition, body) => {
                     let head = self.open();
                     let inner = self.open();
                     let behind = self.open();
-                    self.all[at].successor = Successor::To(head);
+                    self.all[index].successor = Successor::To(head);
                     self.all[head].successor = match condition {
                         Some(condition) => Successor::Either(condition, inner, behind),
                         None => Successor::To(inner),
@@ -114,18 +114,18 @@ impl<'t> Blocks<'t> {
                         self.all[end].successor = Successor::To(head);
                     }
                     self.exits.pop();
-                    at = behind;
+                    index = behind;
                 }
                 Statement::Break => {
                     // The parser checks that a `break` is inside a loop.
-                    self.all[at].successor =
+                    self.all[index].successor =
                         self.exits.last().map_or(Successor::Nowhere, |exit| Successor::To(*exit));
                     return None;
                 }
-                simple => self.all[at].body.push(simple),
+                simple => self.all[index].body.push(simple),
             }
         }
-        Some(at)
+        Some(index)
     }
 }
 
@@ -156,8 +156,8 @@ impl Names {
         match statement {
             Statement::Set(Target::Var(name), amount) => self.bring(code, self.vars[name], amount),
             Statement::Set(Target::Element(array, index), amount) => {
-                let from = self.var(code, amount);
-                self.put(code, array, index, from);
+                let source = self.var(code, amount);
+                self.put(code, array, index, source);
             }
             Statement::Change(target, opcode, amount) => {
                 self.change(code, target, |code, x, names| {
@@ -176,43 +176,43 @@ impl Names {
         }
     }
 
-    fn change(&self, code: &mut Code<'_>, target: &Target, how: impl Fn(&mut Code<'_>, Location, &Names)) {
+    fn change(&self, code: &mut Code<'_>, target: &Target, modify: impl Fn(&mut Code<'_>, Location, &Names)) {
         match target {
-            Target::Var(name) => how(code, self.vars[name], self),
+            Target::Var(name) => modify(code, self.vars[name], self),
             Target::Element(array, Amount::Number(number)) => {
-                how(code, self.arrays[array].0 + 8 * number, self)
+                modify(code, self.arrays[array].0 + 8 * number, self)
             }
             Target::Element(array, index) => {
                 let copy = code.var("", 0);
                 self.bring(code, copy, &Amount::Element(array.clone(), Box::new(index.clone())));
-                how(code, copy, self);
+                modify(code, copy, self);
                 self.put(code, array, index, copy);
             }
         }
     }
 
-    /// Generates `to = amount`.
-    fn bring(&self, code: &mut Code<'_>, to: Location, amount: &Amount) {
+    /// Generates `target = amount`.
+    fn bring(&self, code: &mut Code<'_>, target: Location, amount: &Amount) {
         match amount {
-            Amount::Number(number) => code.set(to, *number),
-            Amount::Var(name) => code.copy(to, self.vars[name]),
+            Amount::Number(number) => code.set(target, *number),
+            Amount::Var(name) => code.copy(target, self.vars[name]),
             Amount::Element(array, index) => match **index {
-                Amount::Number(number) => code.copy(to, self.arrays[array].0 + 8 * number),
+                Amount::Number(number) => code.copy(target, self.arrays[array].0 + 8 * number),
                 _ => {
                     let offset = self.offset(code, index);
-                    code.load(to, self.arrays[array].1, offset);
+                    code.load(target, self.arrays[array].1, offset);
                 }
             },
         }
     }
 
-    fn put(&self, code: &mut Code<'_>, array: &str, index: &Amount, from: Location) {
+    fn put(&self, code: &mut Code<'_>, array: &str, index: &Amount, source: Location) {
         let (first, pointer) = self.arrays[array];
         if let Amount::Number(number) = index {
-            return code.copy(first + 8 * number, from);
+            return code.copy(first + 8 * number, source);
         }
         let offset = self.offset(code, index);
-        code.store(pointer, offset, from);
+        code.store(pointer, offset, source);
     }
 
     /// Computes the offset of an element in bytes by three doublings, because there is no shift operation.

@@ -84,7 +84,7 @@ const MARKS: [&str; 20] = [
 /// # Errors
 /// The first error in the text.
 pub fn parse(text: &str) -> Result<Tree, Mistake> {
-    let mut parser = Parser { tokens: tokens(text)?, at: 0, tree: Tree::default(), loops: 0 };
+    let mut parser = Parser { tokens: tokens(text)?, position: 0, tree: Tree::default(), loops: 0 };
     parser.tree.body = parser.block(false)?;
     Ok(parser.tree)
 }
@@ -102,7 +102,7 @@ fn tokens(text: &str) -> Result<Vec<(u32, u32, Token)>, Mistake> {
                 break;
             };
             let word = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-            let fault = |what: String| Mistake { line: number, column, what };
+            let fault = |description: String| Mistake { line: number, column, what: description };
             let (token, len) = if first.is_ascii_digit() {
                 let digits = rest[..word].replace('_', "");
                 let value = match digits.strip_prefix("0x") {
@@ -126,30 +126,30 @@ fn tokens(text: &str) -> Result<Vec<(u32, u32, Token)>, Mistake> {
 
 struct Parser {
     tokens: Vec<(u32, u32, Token)>,
-    at: usize,
+    position: usize,
     tree: Tree,
     loops: u32,
 }
 
 impl Parser {
-    fn fault<T>(&self, what: impl Into<String>) -> Result<T, Mistake> {
+    fn fault<T>(&self, description: impl Into<String>) -> Result<T, Mistake> {
         let end = (1, 1, Token::End);
-        let (line, column, _) = self.tokens.get(self.at).or(self.tokens.last()).unwrap_or(&end);
-        Err(Mistake { line: *line, column: *column, what: what.into() })
+        let (line, column, _) = self.tokens.get(self.position).or(self.tokens.last()).unwrap_or(&end);
+        Err(Mistake { line: *line, column: *column, what: description.into() })
     }
 
-    fn fault_before<T>(&mut self, what: impl Into<String>) -> Result<T, Mistake> {
-        self.at -= 1;
-        self.fault(what)
+    fn fault_before<T>(&mut self, description: impl Into<String>) -> Result<T, Mistake> {
+        self.position -= 1;
+        self.fault(description)
     }
 
     fn peek(&self) -> Option<&Token> {
-        self.tokens.get(self.at).map(|(_, _, token)| token)
+        self.tokens.get(self.position).map(|(_, _, token)| token)
     }
 
     fn is(&mut self, mark: &'static str) -> bool {
         let is = self.peek() == Some(&Token::Mark(mark));
-        self.at += usize::from(is);
+        self.position += usize::from(is);
         is
     }
 
@@ -160,7 +160,7 @@ impl Parser {
     fn name(&mut self) -> Option<String> {
         let Some(Token::Name(name)) = self.peek() else { return None };
         let name = name.clone();
-        self.at += 1;
+        self.position += 1;
         Some(name)
     }
 
@@ -168,13 +168,13 @@ impl Parser {
         let negative = self.is("-");
         let Some(Token::Number(number)) = self.peek() else { return self.fault("a number is missing here") };
         let number = if negative { number.wrapping_neg() } else { *number };
-        self.at += 1;
+        self.position += 1;
         Ok(number)
     }
 
     fn skip_ends(&mut self) {
         while self.peek() == Some(&Token::End) {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
@@ -202,7 +202,7 @@ impl Parser {
                 let condition = self.condition()?;
                 let then = self.braced()?;
                 let has_else = matches!(self.peek(), Some(Token::Name(name)) if name == "else");
-                self.at += usize::from(has_else);
+                self.position += usize::from(has_else);
                 Statement::If(condition, then, if has_else { self.braced()? } else { Vec::new() })
             }
             "while" | "loop" => {
@@ -272,7 +272,7 @@ impl Parser {
         let Some(Token::Mark(mark)) = self.peek().cloned() else {
             return self.fault("`=`, `+=` or the like is missing here");
         };
-        self.at += 1;
+        self.position += 1;
         let opcode = match mark {
             "=" => return Ok(Statement::Set(target, self.amount()?)),
             "-=" => return Ok(Statement::Subtract(target, self.amount()?)),
@@ -325,7 +325,7 @@ impl Parser {
             Some(Token::Mark(">=")) => Test::GreaterOrEqual,
             _ => return self.fault("a comparison is missing here: `==`, `!=`, `<`, `<=`, `>` or `>=`"),
         };
-        self.at += 1;
+        self.position += 1;
         Ok(Condition { left, test, right: self.amount()? })
     }
 }

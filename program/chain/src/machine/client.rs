@@ -102,10 +102,10 @@ impl Client {
             return false;
         }
         self.send.store(self.posted, &first.emit());
-        for (at, piece) in message.chunks(SLOT).enumerate() {
+        for (index, piece) in message.chunks(SLOT).enumerate() {
             let mut slot = [0; SLOT];
             slot[..piece.len()].copy_from_slice(piece);
-            self.send.store(self.posted + 1 + at as u64, &slot);
+            self.send.store(self.posted + 1 + index as u64, &slot);
         }
         self.posted += needed;
         self.send.set_word(Word::Produced, self.posted);
@@ -138,7 +138,7 @@ impl Client {
 pub(super) fn post(ring: &Ring, stride: u64, receives: &[Vec<Sge>]) {
     for (index, sges) in receives.iter().enumerate() {
         let first = index as u64 * stride;
-        write_receive(index as u64, sges, |at, slot| ring.store(first + at as u64, slot));
+        write_receive(index as u64, sges, |offset, slot| ring.store(first + offset as u64, slot));
     }
     ring.set_word(Word::Produced, receives.len() as u64 * stride);
 }

@@ -10,13 +10,13 @@ use crate::program::{Segment, Value};
 
 impl Verifier<'_> {
     /// Checks that a WAIT and an ENABLE separate a work request from another that it changes.
-    pub(super) fn barrier(&mut self, queue: usize, at: usize) {
-        for (value, len) in targets(self.work(queue, at)) {
+    pub(super) fn barrier(&mut self, queue: usize, index: usize) {
+        for (value, len) in targets(self.work(queue, index)) {
             let Value::At(place) = value else { continue };
             let Segment::Queue(changed) = place.segment else { continue };
             let slots = place.offset / SLOT as u64..(place.offset + len).div_ceil(SLOT as u64);
-            if let Some(what) = self.without(queue, at, changed, &slots) {
-                self.fault(queue, at, what);
+            if let Some(description) = self.without(queue, index, changed, &slots) {
+                self.fault(queue, index, description);
             }
         }
     }
@@ -25,12 +25,12 @@ impl Verifier<'_> {
     fn without(
         &self,
         queue: usize,
-        at: usize,
+        index: usize,
         changed: usize,
         slots: &std::ops::Range<u64>,
     ) -> Option<String> {
         let about = &self.program.queues[changed];
-        let own = self.work(queue, at).slot;
+        let own = self.work(queue, index).slot;
         if about.fetching == Fetching::Posted {
             return Some(format!(
                 "it changes {}, which is posted: make it managed, and enable it behind a WAIT",
@@ -55,17 +55,18 @@ impl Verifier<'_> {
             ));
         }
         let works = &self.program.queues[queue].works;
-        let covers = |at: usize| {
-            let work = &works[at];
+        let covers = |index: usize| {
+            let work = &works[index];
             let count = if let Value::Number(count) = work.swap_add { count } else { 0 };
             let here = WqeOpcode(work.opcode) == WqeOpcode::ENABLE && work.remote == Value::Qp(changed);
-            here && (count > slots.start || self.is_rewritten(queue, at, "count"))
+            here && (count > slots.start || self.is_rewritten(queue, index, "count"))
         };
-        if let Some(early) = (0..at).find(|before| covers(*before) && about.fetching == Fetching::Enabled) {
+        if let Some(early) = (0..index).find(|before| covers(*before) && about.fetching == Fetching::Enabled)
+        {
             let slot = works[early].slot;
             return Some(format!("it changes what slot {slot} has enabled before: it has been fetched"));
         }
-        let Some(enable) = (at + 1..works.len()).find(|behind| covers(*behind)) else {
+        let Some(enable) = (index + 1..works.len()).find(|behind| covers(*behind)) else {
             return self.is_enabled_elsewhere(queue, changed).then_some(()).map_or_else(
                 || {
                     Some(format!(
@@ -77,26 +78,26 @@ impl Verifier<'_> {
             );
         };
         // A fence waits only for READs and atomics.
-        let opcode = WqeOpcode(works[at].opcode);
+        let opcode = WqeOpcode(works[index].opcode);
         let fetches = !matches!(opcode, WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::SEND);
         let fenced = fetches && works[enable].flags & flag::FENCE != 0;
         let waits =
-            fenced || works[at + 1..enable].iter().any(|work| WqeOpcode(work.opcode) == WqeOpcode::WAIT);
-        let what = || {
+            fenced || works[index + 1..enable].iter().any(|work| WqeOpcode(work.opcode) == WqeOpcode::WAIT);
+        let description = || {
             format!("no WAIT stands between it and the ENABLE in slot {}, and no fence", works[enable].slot)
         };
-        (!waits).then(what)
+        (!waits).then(description)
     }
 
     /// Returns true if another queue, or an ENABLE that is rewritten at run time, may enable the queue.
     fn is_enabled_elsewhere(&self, queue: usize, changed: usize) -> bool {
         let mut all = self.program.queues.iter().enumerate().flat_map(|(number, other)| {
-            other.works.iter().enumerate().map(move |(at, work)| (number, at, work))
+            other.works.iter().enumerate().map(move |(index, work)| (number, index, work))
         });
-        all.any(|(number, at, work)| {
+        all.any(|(number, index, work)| {
             WqeOpcode(work.opcode) == WqeOpcode::ENABLE
                 && (number != queue && work.remote == Value::Qp(changed)
-                    || self.is_rewritten(number, at, "remote"))
+                    || self.is_rewritten(number, index, "remote"))
         })
     }
 }

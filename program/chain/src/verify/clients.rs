@@ -23,11 +23,11 @@ impl Verifier<'_> {
             let len = u64::from(piece.len);
             let limit = self.len_of(piece.at.segment);
             if piece.at.offset + len > limit {
-                let what = format!(
+                let description = format!(
                     "a message goes {} bytes behind the region granted",
                     piece.at.offset + len - limit
                 );
-                self.find(Severity::Fault, queue, None, what);
+                self.find(Severity::Fault, queue, None, description);
                 continue;
             }
             match piece.at.segment {
@@ -38,10 +38,10 @@ impl Verifier<'_> {
     }
 
     /// Checks a piece of a message that is scattered into work requests.
-    fn injected(&mut self, queue: usize, code: usize, at: Location, len: u64) {
+    fn injected(&mut self, queue: usize, code: usize, location: Location, len: u64) {
         for work in 0..self.program.queues[code].works.len() {
             let place = self.place(code, work);
-            if !overlaps(at, len, place, SLOT as u64) {
+            if !overlaps(location, len, place, SLOT as u64) {
                 continue;
             }
             let (label, opcode) = {
@@ -54,21 +54,21 @@ impl Verifier<'_> {
                     .iter()
                     .find(|field| field.name == name)
                     .expect("sacred fields are fields of a work request");
-                if !overlaps(at, len, place + field.offset, field.len) {
+                if !overlaps(location, len, place + field.offset, field.len) {
                     continue;
                 }
                 if let Some(region) = self.read_from(code, work).filter(|_| name == "remote") {
-                    let what = format!("a client says what {label} reads, within the region {region}");
-                    self.find(Severity::Notice, queue, None, what);
+                    let description = format!("a client says what {label} reads, within the region {region}");
+                    self.find(Severity::Notice, queue, None, description);
                     continue;
                 }
-                let what = format!("a client may change the {name} of {label}: {why}");
-                self.find(Severity::Fault, queue, None, what);
+                let description = format!("a client may change the {name} of {label}: {why}");
+                self.find(Severity::Fault, queue, None, description);
             }
             let counts = matches!(opcode, WqeOpcode::WAIT | WqeOpcode::ENABLE);
-            if counts && overlaps(at, len, place + 48, 8) {
-                let what = format!("a client may change the count of {label}: how far a queue runs");
-                self.find(Severity::Fault, queue, None, what);
+            if counts && overlaps(location, len, place + 48, 8) {
+                let description = format!("a client may change the count of {label}: how far a queue runs");
+                self.find(Severity::Fault, queue, None, description);
             }
         }
     }
@@ -77,35 +77,36 @@ impl Verifier<'_> {
     /// address.
     fn read_from(&self, queue: usize, work: usize) -> Option<String> {
         let work = self.work(queue, work);
-        let Value::At(Location { segment: Segment::Section(at), .. }) = work.remote else { return None };
-        let section = &self.program.sections[at];
+        let Value::At(Location { segment: Segment::Section(index), .. }) = work.remote else { return None };
+        let section = &self.program.sections[index];
         (section.given && WqeOpcode(work.opcode) == WqeOpcode::READ).then(|| section.name.clone())
     }
 
     /// Reports addresses that are copied from a piece of a message in a section, because the client controls
     /// them.
-    fn given(&mut self, queue: usize, at: Location, len: u64) {
+    fn given(&mut self, queue: usize, location: Location, len: u64) {
         let queues = self.program.queues.iter().enumerate();
-        let works = queues.flat_map(|(number, queue)| (0..queue.works.len()).map(move |at| (number, at)));
+        let works =
+            queues.flat_map(|(number, queue)| (0..queue.works.len()).map(move |index| (number, index)));
         let mut notices = Vec::new();
         for (number, index) in works {
             let work = self.work(number, index);
-            let taken = sources(work)
-                .into_iter()
-                .any(|(value, bytes)| matches!(value, Value::At(from) if overlaps(from, bytes, at, len)));
+            let taken = sources(work).into_iter().any(
+                |(value, bytes)| matches!(value, Value::At(source) if overlaps(source, bytes, location, len)),
+            );
             if !taken {
                 continue;
             }
             for (value, bytes) in targets(work) {
-                let Value::At(to) = value else { continue };
-                let Segment::Queue(_) = to.segment else { continue };
-                let slot = Location { offset: to.offset / SLOT as u64 * SLOT as u64, ..to };
+                let Value::At(target) = value else { continue };
+                let Segment::Queue(_) = target.segment else { continue };
+                let slot = Location { offset: target.offset / SLOT as u64 * SLOT as u64, ..target };
                 let touched = SACRED[2..].iter().find(|(name, _)| {
                     let field = FIELDS
                         .iter()
                         .find(|field| field.name == *name)
                         .expect("sacred fields are fields of a work request");
-                    overlaps(to, bytes, slot + field.offset, field.len)
+                    overlaps(target, bytes, slot + field.offset, field.len)
                 });
                 if let Some((name, why)) = touched {
                     notices.push((
@@ -116,12 +117,12 @@ impl Verifier<'_> {
                 }
             }
         }
-        for (number, index, what) in notices {
+        for (number, index, description) in notices {
             self.find(
                 Severity::Notice,
                 number,
                 Some(index),
-                format!("{what} (a message to {})", self.program.queues[queue].name),
+                format!("{description} (a message to {})", self.program.queues[queue].name),
             );
         }
     }

@@ -70,12 +70,12 @@ fn unsafe_chains_are_refused_with_their_reason() {
         ("queue m\n write x -> t.id 6\n enable q 1 fence\nqueue q managed\nt: nop", 5, "no WAIT stands"),
         ("queue p\n receive -> t.remote\nqueue q managed enabled 1\nt: read x -> y", 0, "where it goes"),
     ];
-    for (text, line, what) in cases {
-        let found = found(&format!("{DATA}{text}"));
-        let faults: Vec<_> = found.iter().filter(|finding| finding.severity == Severity::Fault).collect();
+    for (text, line, description) in cases {
+        let findings = found(&format!("{DATA}{text}"));
+        let faults: Vec<_> = findings.iter().filter(|finding| finding.severity == Severity::Fault).collect();
         assert!(
-            faults.iter().any(|finding| finding.line == line && finding.what.contains(what)),
-            "{text}: {found:?}"
+            faults.iter().any(|finding| finding.line == line && finding.what.contains(description)),
+            "{text}: {findings:?}"
         );
     }
 }
@@ -100,18 +100,18 @@ fn the_programs_that_ship_are_sound() {
 #[test]
 fn the_offloads_that_ship_are_sound() {
     for (name, text) in crate::offload::OFFLOADS {
-        let found = verify(&read(text).unwrap());
-        assert!(found.iter().all(|finding| finding.severity == Severity::Notice), "{name}: {found:?}");
-        let said = |finding: &Finding| finding.what.contains("within the region");
-        assert!(!found.is_empty() && found.iter().all(said), "{name}: {found:?}");
+        let findings = verify(&read(text).unwrap());
+        assert!(findings.iter().all(|finding| finding.severity == Severity::Notice), "{name}: {findings:?}");
+        let names_region = |finding: &Finding| finding.what.contains("within the region");
+        assert!(!findings.is_empty() && findings.iter().all(names_region), "{name}: {findings:?}");
     }
 }
 
 #[test]
 fn an_address_that_a_client_says_is_a_notice() {
     let text = "queue p\n receive -> x\nqueue m\n read x -> t.local signaled\n wait m 1\n enable q 1\nqueue q managed\nt: write x -> y";
-    let found = found(&format!("{DATA}{text}"));
-    assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!((found[0].severity, found[0].line), (Severity::Notice, 7));
-    assert!(found[0].what.contains("a client says the local"), "{found:?}");
+    let findings = found(&format!("{DATA}{text}"));
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!((findings[0].severity, findings[0].line), (Severity::Notice, 7));
+    assert!(findings[0].what.contains("a client says the local"), "{findings:?}");
 }

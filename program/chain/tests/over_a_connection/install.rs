@@ -20,9 +20,9 @@ pub struct Installed {
 
 impl Installed {
     /// Returns a section as a list element.
-    pub fn sge(&self, at: Location, len: u32) -> Sge {
-        let Segment::Section(section) = at.segment else { panic!("only data is asked for") };
-        Sge { addr: self.numbers.address(at), len, lkey: self.sections[section].key }
+    pub fn sge(&self, place: Location, len: u32) -> Sge {
+        let Segment::Section(section) = place.segment else { panic!("only data is asked for") };
+        Sge { addr: self.numbers.address(place), len, lkey: self.sections[section].key }
     }
 
     /// Returns the list elements of the first receive of queue 0.
@@ -44,10 +44,10 @@ impl Installed {
 
     /// Returns the address of a changed byte that is not a target of the program, or `None`.
     pub fn stray(&self) -> Option<u64> {
-        let is_named = |at: &u64| self.named.iter().any(|named| named.contains(at));
+        let is_named = |address: &u64| self.named.iter().any(|named| named.contains(address));
         self.memory().into_iter().find_map(|(address, now, first)| {
             let changed = (address..).zip(now.iter().zip(&first)).filter(|(_, (now, first))| now != first);
-            changed.map(|(at, _)| at).find(|at| !is_named(at))
+            changed.map(|(address, _)| address).find(|address| !is_named(address))
         })
     }
 }
@@ -64,7 +64,7 @@ fn code(ring: &Ring, slots: usize) -> Vec<u8> {
 
 /// Returns the ranges that a program's work requests change when awake, and those of its receives.
 fn targets(program: &Program, numbers: &Numbers, image: &Image) -> Vec<Range<u64>> {
-    let range = |at: u64, len: u64| at..at + len;
+    let range = |start: u64, len: u64| start..start + len;
     let mut targets = Vec::new();
     for work in program.queues.iter().flat_map(|queue| &queue.works) {
         let local = numbers.word(work.local);
@@ -112,9 +112,9 @@ pub fn serve(
     let plain = Settings { fetching: Fetching::Posted, ..*settings };
     let client = world.create_qp(client_cq, client_cq, &plain).unwrap();
     // The client's queue pair grants the rights that answers need; the server's grants none.
-    for (from, to, settings) in [(server, client, &shaped), (client, server, &plain)] {
-        for change in world.way_to_rts(from, to, settings.psn, settings) {
-            world.modify(from, &change).expect("the transition is allowed");
+    for (host, peer, settings) in [(server, client, &shaped), (client, server, &plain)] {
+        for change in world.way_to_rts(host, peer, settings.psn, settings) {
+            world.modify(host, &change).expect("the transition is allowed");
         }
     }
     let installed = install(world, program, server, [sent, received], regions);
@@ -146,9 +146,9 @@ pub fn install(
         .iter()
         .map(|section| remora_memory::Bytes::heap(section.bytes.len().max(8)).unwrap())
         .collect();
-    for (at, section) in program.sections.iter().enumerate().filter(|(_, section)| section.given) {
+    for (index, section) in program.sections.iter().enumerate().filter(|(_, section)| section.given) {
         let (_, region) = regions.iter().find(|(name, _)| *name == section.name).expect("a region");
-        (numbers.sections[at], numbers.regions[at]) = (region.address, Some(region.key.get()));
+        (numbers.sections[index], numbers.regions[index]) = (region.address, Some(region.key.get()));
     }
     // One region contains all memory of the program: the sections, then the slots of each queue.
     let own = sections.iter().zip(&numbers.sections).zip(&numbers.regions);

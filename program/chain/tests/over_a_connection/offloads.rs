@@ -76,7 +76,7 @@ fn put(bytes: &mut [u8], place: u64, bucket: &[u8]) {
 }
 
 /// Returns a table by key, the offset of its buckets, and its bytes.
-fn table(random: &mut Random, ways: usize, at: u64) -> (BTreeMap<u64, Vec<u8>>, Vec<u8>) {
+fn table(random: &mut Random, ways: usize, address: u64) -> (BTreeMap<u64, Vec<u8>>, Vec<u8>) {
     let mut keys = BTreeMap::new();
     let mut bytes = vec![0; 1 << 16];
     let mut taken = [false; BUCKETS as usize];
@@ -88,7 +88,7 @@ fn table(random: &mut Random, ways: usize, at: u64) -> (BTreeMap<u64, Vec<u8>>, 
         let Some(place) = places[..ways].iter().find(|place| !taken[**place as usize]) else { continue };
         taken[*place as usize] = true;
         let value: Vec<u8> = (0..1 + random.below(VALUE)).map(|_| random.below(256) as u8).collect();
-        put(&mut bytes, *place, &bucket(key, at + next, value.len() as u64));
+        put(&mut bytes, *place, &bucket(key, address + next, value.len() as u64));
         bytes[next as usize..next as usize + value.len()].copy_from_slice(&value);
         next += VALUE;
         keys.insert(key, value);
@@ -100,13 +100,13 @@ fn gets(seed: u64, name: &str, ways: usize) {
     let mut random = Random::new(seed);
     let first = random.below(1 << 30);
     let keys = table(&mut Random::new(first), ways, 0).0;
-    let mut asked = Asked::new(seed, name, &|at| table(&mut Random::new(first), ways, at).1);
+    let mut asked = Asked::new(seed, name, &|address| table(&mut Random::new(first), ways, address).1);
     let base = asked.table.address;
     for _ in 0..6 {
         let held = keys.keys().nth(random.below(keys.len() as u64) as usize).copied();
         let key = if random.below(3) == 0 { 1 + random.below(1 << 47) } else { held.unwrap_or(1) };
-        let at = places(key, BUCKETS).map(|place| base + place * BUCKET);
-        let message = if ways == 1 { ask(at[0], key) } else { ask_two(at, key) };
+        let addresses = places(key, BUCKETS).map(|place| base + place * BUCKET);
+        let message = if ways == 1 { ask(addresses[0], key) } else { ask_two(addresses, key) };
         assert!(asked.ask(&message) == keys.get(&key).cloned(), "{name}, key {key}, seed {seed}");
     }
 }
@@ -124,13 +124,14 @@ fn hash_gets_are_those_of_a_plain_table_whatever_the_network_does() {
 fn a_list_is_searched_as_a_plain_one_is_whatever_the_network_does() {
     for seed in 0..120 {
         let mut random = Random::new(seed);
-        let keys: Vec<u64> = (0..LIST).map(|at| 1 + (at as u64) + 100 * random.below(1 << 40)).collect();
-        let nodes = |at: u64| {
+        let keys: Vec<u64> =
+            (0..LIST).map(|index| 1 + (index as u64) + 100 * random.below(1 << 40)).collect();
+        let nodes = |address: u64| {
             let mut bytes = vec![0; 1 << 16];
             for place in 0..=LIST {
-                let next = at + (place as u64 + 1).min(LIST as u64) * BUCKET;
+                let next = address + (place as u64 + 1).min(LIST as u64) * BUCKET;
                 let key = keys.get(place).copied().unwrap_or(0);
-                let value = at + VALUES + place as u64 * VALUE;
+                let value = address + VALUES + place as u64 * VALUE;
                 let node = if key == 0 { node(0, 0, 0, next) } else { node(key, value, 64, next) };
                 bytes[place * BUCKET as usize..][..BUCKET as usize].copy_from_slice(&node);
                 bytes[(VALUES + place as u64 * VALUE) as usize..][..64].fill(place as u8 + 1);
@@ -154,7 +155,7 @@ fn a_list_is_searched_as_a_plain_one_is_whatever_the_network_does() {
 fn a_get_is_a_frame_each_way_where_what_is_answered_is_acknowledged_late() {
     let frames = |late: bool| {
         let keys = table(&mut Random::new(1), 1, 0).0;
-        let memory = |at: u64| table(&mut Random::new(1), 1, at).1;
+        let memory = |address: u64| table(&mut Random::new(1), 1, address).1;
         let mut asked = Asked::in_world(World::new(&Config::default()), late, "get", &memory);
         let base = asked.table.address;
         asked.world.tap();
