@@ -14,7 +14,7 @@ ALL = --package remora-cli --package remora-store-cli --package remora-sim-cli -
 BENCH = $(CARGO) run --release --quiet --package remora-lab-cli --features wasm -- bench
 CHECKS = fmt tidy deny clippy unit abuse programs packages start interop doc docs
 # Each builds the crates again with its own flags.
-DEEP_CHECKS = models fuzz miri arm
+DEEP_CHECKS = long models fuzz miri arm
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
@@ -64,6 +64,9 @@ start: ## each command of README and of the part Start of the book, in a copy of
 	@scripts/unit --no-run --cargo-quiet
 	@scripts/dropin --tested
 	@scripts/start
+
+long: ## the tests that only `make nightly` runs: a minute or more each
+	@scripts/unit --run-ignored only -E 'test(/nightly_/)'
 
 abuse: ## hostile and vanishing peers at each server beside a client at work
 	@scripts/unit --no-run --cargo-quiet

@@ -5,8 +5,8 @@ use crate::tokens::{Scope, is_ident, is_punct, line, walk};
 use crate::tree::File;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// Reports `allow` and `expect` without a reason, `#[ignore]` without a reason or on a test that `make soak`
-/// does not find, and doc examples marked `ignore`.
+/// Reports `allow` and `expect` without a reason, `#[ignore]` without a reason or on a test that neither
+/// `make soak` nor `make nightly` finds, and doc examples marked `ignore`.
 pub fn check(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
@@ -30,14 +30,15 @@ pub fn check(files: &[File]) -> Vec<Fault> {
 
 const IGNORED: &str = "an example marked `ignore` drifts unseen: make it run, or `no_run`, or plain `text`";
 
-const UNSOAKED: &str = "an ignored test runs in `make soak` alone, which asks for `soak` in its name";
+const UNSOAKED: &str =
+    "an ignored test runs in `make soak` or `make nightly` alone, which ask for `soak` or `nightly` in its name";
 
 /// The reasons of ignored functions that another test, or another command, runs by name.
 const RUN_ELSEWHERE: [&str; 2] =
     ["the entry point of a process that another test starts", "`make interop` starts the guest"];
 
-/// Returns true for `#[ignore = "…"]` on a function that neither `make soak`, which looks at its name, nor
-/// anything else runs.
+/// Returns true for `#[ignore = "…"]` on a function that neither `make soak` nor `make nightly`, which look
+/// at its name, nor anything else runs.
 fn is_unsoaked(body: TokenStream, behind: &[TokenTree]) -> bool {
     let mut behind = behind.iter().skip_while(|token| !is_ident(Some(token), "fn")).skip(1);
     let reason = body.to_string();
@@ -45,7 +46,8 @@ fn is_unsoaked(body: TokenStream, behind: &[TokenTree]) -> bool {
         return false;
     }
     let ignores = is_ident(body.into_iter().next().as_ref(), "ignore");
-    ignores && behind.next().is_some_and(|name| !name.to_string().contains("soak"))
+    let runs_by_name = |name: String| name.contains("soak") || name.contains("nightly");
+    ignores && behind.next().is_some_and(|name| !runs_by_name(name.to_string()))
 }
 
 /// Returns the tokens inside `#[…]` or `#![…]` at index `at`.
@@ -121,6 +123,7 @@ mod tests {
     fn an_ignored_test_needs_a_reason() {
         assert_eq!(faults("#[test] #[ignore] fn a() {}"), 1);
         assert_eq!(faults("#[test] #[ignore = \"soak: an hour\"] fn soak_a() {}"), 0);
+        assert_eq!(faults("#[test] #[ignore = \"nightly: a minute\"] fn nightly_a() {}"), 0);
         assert_eq!(faults("#[cfg_attr(miri, ignore)] fn a() {}"), 1);
         assert_eq!(faults("#[cfg_attr(miri, ignore = \"slow\")] fn a() {}"), 0);
     }

@@ -199,8 +199,18 @@ impl Wire {
     }
 }
 
+/// Runs four seeds of each machine, which the tests over `udp` complete; [`nightly_seeds_over_xdp`] runs all.
 #[test]
-fn ten_seeds_over_xdp() {
+fn some_seeds_over_xdp() {
+    let wire = remora_netns::require!(Veth::new().map(Wire));
+    let devices = wire.devices(veth::V4);
+    body(700..704, || wire.api(devices.each_ref()));
+    body_with(true, 1200..1204, || wire.api(devices.each_ref()));
+}
+
+#[test]
+#[ignore = "nightly: half a minute"]
+fn nightly_seeds_over_xdp() {
     let wire = remora_netns::require!(Veth::new().map(Wire));
     let devices = wire.devices(veth::V4);
     complete(&body(700..724, || wire.api(devices.each_ref())));
@@ -227,8 +237,19 @@ fn some_seeds_between_xdp_and_udp() {
     }
 }
 
+/// Runs three bad links of each machine; [`nightly_bad_links_over_xdp`] runs all.
 #[test]
-fn bad_links_over_xdp() {
+fn some_bad_links_over_xdp() {
+    let wire = remora_netns::require!(Veth::new().map(Wire));
+    for (irn, seeds) in [(false, 800..803), (true, 1100..1103)] {
+        let bad = bad_pair(irn, wire.devices(veth::V4).each_ref(), seeds, |devices| wire.api(devices));
+        assert!(bad.faults.faults() > 0 && bad.counters.rx_icrc_encapsulated > 0, "{bad:?}");
+    }
+}
+
+#[test]
+#[ignore = "nightly: half a minute"]
+fn nightly_bad_links_over_xdp() {
     let wire = remora_netns::require!(Veth::new().map(Wire));
     let bad = bad_pair(false, wire.devices(veth::V4).each_ref(), 800..816, |devices| wire.api(devices));
     all_bad(&bad);

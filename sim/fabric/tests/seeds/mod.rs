@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Returns the number of seeds of a run: a fifth of `whole`, or all with `REMORA_WHOLE` (set by `make
+/// Returns the number of seeds of a run: a tenth of `whole`, or all with `REMORA_WHOLE` (set by `make
 /// nightly`).
 pub fn share(whole: u64) -> u64 {
-    if std::env::var_os("REMORA_WHOLE").is_some() { whole } else { whole / 5 }
+    if std::env::var_os("REMORA_WHOLE").is_some() { whole } else { whole / 10 }
 }
 
 /// Runs `one` for each seed on two threads. `add` receives the results, one at a time.

@@ -87,7 +87,8 @@ fn loss_in_a_lossless_class_is_named_and_ends_with_3() {
 }
 
 #[test]
-fn the_signs_of_irn_s_figures_are_the_known_ones() {
+#[ignore = "nightly: nine figures are a minute of a processor"]
+fn nightly_the_signs_of_irn_s_figures_are_the_known_ones() {
     let folder = Folder::new("irn");
     let words = ["figures", "irn", "--quick", "--json", "--report", &folder.path("report")];
     // The computation takes more than a minute beside other tests.
