@@ -24,7 +24,7 @@ use crate::attach::{Attach, PortKind};
 use crate::attendant::Attendant;
 use crate::clock::Clock;
 use crate::dedicated;
-use crate::engine::{Captured, Cell, Engine, EngineParts, Mode, PortFacts};
+use crate::engine::{Cell, Engine, EngineParts, Mode, Observed, PortFacts};
 use crate::pass::{Core, EngineEvent};
 use crate::peers::EngineId;
 use crate::signal::Signal;
@@ -331,26 +331,26 @@ impl Adapter {
         let (facts, cell) = match &config.port {
             PortConfig::Shm { address, geometry } => {
                 let port = open_shm(*address, *geometry, number, self.engines.first())?;
-                core_parts.wrapped(port, Cell::Shm, Cell::FaultyShm, Cell::CapturedShm)?
+                core_parts.wrapped(port, Cell::Shm, Cell::ObservedShm)?
             }
             PortConfig::Udp { local, options } => {
                 let port = open_udp(*local, options, number)?;
-                core_parts.wrapped(port, Cell::Udp, Cell::FaultyUdp, Cell::CapturedUdp)?
+                core_parts.wrapped(port, Cell::Udp, Cell::ObservedUdp)?
             }
             PortConfig::Shared { endpoint, options, wanted } => {
                 let port = open_shared(endpoint, options, config.engines)?;
                 match wanted {
-                    None => core_parts.wrapped(port, Cell::Udp, Cell::FaultyUdp, Cell::CapturedUdp)?,
+                    None => core_parts.wrapped(port, Cell::Udp, Cell::ObservedUdp)?,
                     Some(wanted) => {
                         let port = LinkedPort::new(port, Some(Arc::clone(wanted)))
                             .map_err(|errno| OpenError::System(errno.into()))?;
-                        core_parts.wrapped(port, Cell::Linked, Cell::FaultyLinked, Cell::CapturedLinked)?
+                        core_parts.wrapped(port, Cell::Linked, Cell::ObservedLinked)?
                     }
                 }
             }
             PortConfig::Xdp { interface, address, options } => {
                 let port = open_xdp(interface, *address, options, config.engines)?;
-                core_parts.wrapped(port, Cell::Xdp, Cell::FaultyXdp, Cell::CapturedXdp)?
+                core_parts.wrapped(port, Cell::Xdp, Cell::ObservedXdp)?
             }
         };
         let parts = EngineParts {
@@ -426,28 +426,27 @@ struct CoreParts<'a> {
 }
 
 impl CoreParts<'_> {
-    /// Builds the engine's core over the port, wrapped as configured. Each wrapping is a type of its own,
-    /// so that an absent wrapper costs nothing.
+    /// Builds the engine's core over the port, wrapped as configured. Wrappers make a type of their own, so
+    /// that they cost nothing where they are absent.
     fn wrapped<P: Port + Attach>(
         self,
         port: P,
         plain: fn(Biased<Core<P>>) -> Cell,
-        faulty: fn(Biased<Core<Fault<P>>>) -> Cell,
-        captured: fn(Captured<P>) -> Cell,
+        observed: fn(Observed<P>) -> Cell,
     ) -> Result<(PortFacts, Cell), OpenError> {
         let config = self.config;
-        Ok(match (&config.capture, &config.fault) {
-            (None, None) => self.build(port, plain),
-            (None, Some(rules)) => self.build(Fault::new(port, rules), faulty),
-            (Some(path), rules) => {
+        let capture = match (&config.capture, &config.fault) {
+            (None, None) => return Ok(self.build(port, plain)),
+            (None, Some(_)) => Capture::absent(port),
+            (Some(path), _) => {
                 let path = numbered(path, self.number);
-                let capture = Capture::limited(port, &path, config.capture_limit).map_err(|error| {
+                Capture::limited(port, &path, config.capture_limit).map_err(|error| {
                     OpenError::Port(format!("the capture {} cannot be written: {error}", path.display()))
-                })?;
-                let rules = rules.clone().unwrap_or_default();
-                self.build(Fault::new(capture, &rules), captured)
+                })?
             }
-        })
+        };
+        let rules = config.fault.clone().unwrap_or_default();
+        Ok(self.build(Fault::new(capture, &rules), observed))
     }
 
     fn build<P: Port + Attach>(self, port: P, cell: fn(Biased<Core<P>>) -> Cell) -> (PortFacts, Cell) {

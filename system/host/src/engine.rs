@@ -50,18 +50,14 @@ pub(crate) enum Cell {
     Udp(Biased<Core<UdpPort>>),
     Linked(Biased<Core<LinkedPort>>),
     Xdp(Biased<Core<XdpPort>>),
-    FaultyShm(Biased<Core<Fault<ShmPort>>>),
-    FaultyUdp(Biased<Core<Fault<UdpPort>>>),
-    FaultyLinked(Biased<Core<Fault<LinkedPort>>>),
-    FaultyXdp(Biased<Core<Fault<XdpPort>>>),
-    CapturedShm(Captured<ShmPort>),
-    CapturedUdp(Captured<UdpPort>),
-    CapturedLinked(Captured<LinkedPort>),
-    CapturedXdp(Captured<XdpPort>),
+    ObservedShm(Observed<ShmPort>),
+    ObservedUdp(Observed<UdpPort>),
+    ObservedLinked(Observed<LinkedPort>),
+    ObservedXdp(Observed<XdpPort>),
 }
 
-/// The core of an engine whose port is captured.
-pub(crate) type Captured<P> = Biased<Core<Fault<Capture<P>>>>;
+/// The core of an engine whose port has fault injection, a capture, or both.
+pub(crate) type Observed<P> = Biased<Core<Fault<Capture<P>>>>;
 
 macro_rules! each {
     ($engine:expr, $cell:ident => $body:expr) => {
@@ -70,14 +66,10 @@ macro_rules! each {
             $crate::engine::Cell::Udp($cell) => $body,
             $crate::engine::Cell::Linked($cell) => $body,
             $crate::engine::Cell::Xdp($cell) => $body,
-            $crate::engine::Cell::FaultyShm($cell) => $body,
-            $crate::engine::Cell::FaultyUdp($cell) => $body,
-            $crate::engine::Cell::FaultyLinked($cell) => $body,
-            $crate::engine::Cell::FaultyXdp($cell) => $body,
-            $crate::engine::Cell::CapturedShm($cell) => $body,
-            $crate::engine::Cell::CapturedUdp($cell) => $body,
-            $crate::engine::Cell::CapturedLinked($cell) => $body,
-            $crate::engine::Cell::CapturedXdp($cell) => $body,
+            $crate::engine::Cell::ObservedShm($cell) => $body,
+            $crate::engine::Cell::ObservedUdp($cell) => $body,
+            $crate::engine::Cell::ObservedLinked($cell) => $body,
+            $crate::engine::Cell::ObservedXdp($cell) => $body,
         }
     };
 }
@@ -360,19 +352,26 @@ impl Engine {
     /// # Panics
     /// If the calling thread is inside the engine ([`has_caller`](Engine::has_caller)).
     pub fn control<R>(&self, change: impl FnOnce(&mut Control<'_>) -> R) -> R {
-        let result = each!(self, cell => self.enter(cell, |core, mem| {
-            let Core { nic, port, peers, hooks, event_hook, bells, sets, watch, clock, .. } = core;
-            let result =
-                change(&mut Control { nic, port, peers, mem, hooks, event_hook, bells, sets, watch, clock });
-            core.pass_after_sleep(mem);
-            core.notify();
-            result
-        }));
+        let mut change = Some(change);
+        let mut result = None;
+        self.change(&mut |control| result = change.take().map(|change| change(control)));
+        let Some(result) = result else { unreachable!("each change is made once") };
         if self.mode == Mode::Dedicated && self.asleep.load(Ordering::SeqCst) {
             // The next timer may be due earlier now.
             self.call();
         }
         result
+    }
+
+    /// Makes a change inside the engine, then a pass. It is not generic: programs have a hundred kinds of
+    /// changes, and there are eight kinds of cores.
+    fn change(&self, change: &mut dyn FnMut(&mut Control<'_>)) {
+        each!(self, cell => self.enter(cell, |core, mem| {
+            let Core { nic, port, peers, hooks, event_hook, bells, sets, watch, clock, .. } = core;
+            change(&mut Control { nic, port, peers, mem, hooks, event_hook, bells, sets, watch, clock });
+            core.pass_after_sleep(mem);
+            core.notify();
+        }));
     }
 
     /// Returns the time of the engine's clock.
@@ -501,7 +500,11 @@ impl Engine {
         touch: impl FnOnce(&mut Core<P>, Mem<'_>) -> R,
     ) -> Result<R, Reentered> {
         if self.attended.load(Ordering::Relaxed) {
-            return self.enter_attended(cell, touch);
+            let mut touch = Some(touch);
+            let mut result = None;
+            self.enter_attended(cell, &mut |core, mem| result = touch.take().map(|touch| touch(core, mem)))?;
+            let Some(result) = result else { unreachable!("a caller that is inside touches the core once") };
+            return Ok(result);
         }
         let mut guard = cell.enter_once()?;
         let (core, mem) = guard.parts();

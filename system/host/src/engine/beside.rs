@@ -17,20 +17,20 @@ const TAKEN: u32 = 4;
 impl Engine {
     /// Enters like [`enter_once`](Engine::enter_once), while the attendant works in addition to callers.
     #[cold]
-    pub(super) fn enter_attended<P: Port + Attach, R>(
+    pub(super) fn enter_attended<P: Port + Attach>(
         &self,
         cell: &Biased<Core<P>>,
-        touch: impl FnOnce(&mut Core<P>, Mem<'_>) -> R,
-    ) -> Result<R, Reentered> {
+        touch: &mut dyn FnMut(&mut Core<P>, Mem<'_>),
+    ) -> Result<(), Reentered> {
         self.callers.fetch_add(1, Ordering::SeqCst);
         let guard = cell.enter_once();
         self.callers.fetch_sub(1, Ordering::SeqCst);
         let mut guard = guard?;
         let (core, mem) = guard.parts();
-        let result = touch(core, mem);
+        touch(core, mem);
         drop(guard);
         self.take_left(cell);
-        Ok(result)
+        Ok(())
     }
 
     /// Called when a caller leaves the engine: takes the packets that the attendant left to it meanwhile,

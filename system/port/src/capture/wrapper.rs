@@ -31,7 +31,8 @@ pub const CAPTURE_LIMIT: u64 = 1 << 30;
 pub struct Capture<P, C = Wall> {
     port: P,
     clock: C,
-    recorder: Recorder,
+    /// `None` if nothing is recorded: frames pass as without the wrapper.
+    recorder: Option<Recorder>,
     staging: Staging,
     /// True if the port had no space for the last committed frame, which still waits in `staging`.
     stuck: bool,
@@ -64,6 +65,11 @@ impl<P: Port> Capture<P> {
     pub fn limited(port: P, path: impl AsRef<Path>, limit: u64) -> io::Result<Self> {
         Capture::with_clock(port, File::create(path)?, Wall, limit)
     }
+
+    /// Records nothing: frames pass as without the wrapper.
+    pub fn absent(port: P) -> Self {
+        Capture::over(port, None, Wall)
+    }
 }
 
 impl<P: Port, C: Clock> Capture<P, C> {
@@ -81,8 +87,12 @@ impl<P: Port, C: Clock> Capture<P, C> {
         port.show_ip_fields();
         let endpoint = port.endpoint();
         let recorder = Recorder::new(file, &format!("remora {endpoint}"), &decode_as(endpoint), limit)?;
+        Ok(Capture::over(port, Some(recorder), clock))
+    }
+
+    fn over(port: P, recorder: Option<Recorder>, clock: C) -> Self {
         let spans = IdSpans::new();
-        Ok(Capture { port, clock, recorder, staging: Staging::default(), stuck: false, spans, quiet: 0 })
+        Capture { port, clock, recorder, staging: Staging::default(), stuck: false, spans, quiet: 0 }
     }
 
     /// Returns the wrapped port.
@@ -97,7 +107,7 @@ impl<P: Port, C: Clock> Capture<P, C> {
 
     /// Returns the number of frames seen, and of those missing in the file.
     pub fn recorded(&self) -> Recorded {
-        self.recorder.recorded()
+        self.recorder.as_ref().map(Recorder::recorded).unwrap_or_default()
     }
 
     /// Writes all recorded frames, closes the file, and returns the port.
@@ -108,7 +118,7 @@ impl<P: Port, C: Clock> Capture<P, C> {
         if self.stuck {
             self.send();
         }
-        let recorded = self.recorder.finish()?;
+        let recorded = self.recorder.as_mut().map(Recorder::finish).transpose()?.unwrap_or_default();
         Ok((self.port, recorded))
     }
 
@@ -142,7 +152,9 @@ impl<P: Port, C: Clock> Capture<P, C> {
             ip_id,
             checksum: true,
         });
-        record(&mut self.recorder, time, PacketDirection::Out, start, sealed, below, bytes);
+        if let Some(recorder) = &mut self.recorder {
+            record(recorder, time, PacketDirection::Out, start, sealed, below, bytes);
+        }
         true
     }
 }
@@ -196,9 +208,15 @@ impl<P: Port, C: Clock> Egress for Capture<P, C> {
 
     fn mark(&mut self, fields: IpFields) {
         self.staging.mark(fields);
+        if self.recorder.is_none() {
+            self.port.mark(fields);
+        }
     }
 
-    fn lend(&mut self, peer: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
+    fn lend(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>> {
+        if self.recorder.is_none() {
+            return self.port.lend(peer, class, len);
+        }
         if self.stuck && !self.send() {
             return None;
         }
@@ -206,6 +224,9 @@ impl<P: Port, C: Clock> Egress for Capture<P, C> {
     }
 
     fn commit(&mut self) {
+        if self.recorder.is_none() {
+            return self.port.commit();
+        }
         self.send();
     }
 
@@ -222,7 +243,9 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
 
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let here = self.port.endpoint();
-        let Capture { port, clock, recorder, spans, .. } = self;
+        let Capture { port, clock, recorder: Some(recorder), spans, .. } = self else {
+            return self.port.receive(budget, take);
+        };
         let count = port.receive(budget, &mut |frame| {
             let start = frame.start;
             let sealed = frame.sealed;
@@ -238,14 +261,16 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
             take(frame);
         });
         self.quiet = if count > 0 { 0 } else { self.quiet.saturating_add(1) };
-        if self.quiet == QUIET_CALLS && self.recorder.has_unwritten() {
-            self.recorder.hand_over();
+        if self.quiet == QUIET_CALLS && recorder.has_unwritten() {
+            recorder.hand_over();
         }
         count
     }
 
     fn arm(&mut self) -> bool {
-        self.recorder.hand_over();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.hand_over();
+        }
         let stuck = self.stuck && !self.send();
         self.port.arm() || stuck
     }
