@@ -52,6 +52,7 @@ mod program;
 mod queue;
 mod resolver;
 mod ring;
+mod rtnetlink;
 mod socket;
 mod umem;
 

@@ -2,9 +2,8 @@
 
 use super::netlink::{Ask, Netlink};
 use super::options::OpenError;
-use netlink_packet_route::RouteNetlinkMessage;
+use super::rtnetlink::{Link, Message};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
 use rustix::io::Errno;
 use std::net::IpAddr;
 
@@ -32,11 +31,10 @@ impl Interface {
     /// [`OpenError`] if there is no such interface, if it is not Ethernet or is down, or if the kernel does
     /// not answer.
     pub(super) fn find(netlink: &mut Netlink, name: &str) -> Result<Interface, OpenError> {
-        let mut question = LinkMessage::default();
-        question.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        let question = Link { name: Some(name.to_owned()), ..Link::default() };
         let mut reply = None;
-        let asked = netlink.ask(RouteNetlinkMessage::GetLink(question), Ask::One, |answer| {
-            if let RouteNetlinkMessage::NewLink(link) = answer {
+        let asked = netlink.ask(Message::GetLink(question), Ask::One, |answer| {
+            if let Message::NewLink(link) = answer {
                 reply = Some(link);
             }
         });
@@ -51,7 +49,7 @@ impl Interface {
         let Some(mut interface) = ethernet(&link) else {
             return Err(OpenError::NotEthernet(name.to_owned()));
         };
-        if !link.header.flags.contains(LinkFlags::Up) {
+        if !link.has_any(libc::IFF_UP) {
             return Err(OpenError::Down(name.to_owned()));
         }
         // The kernel also finds an interface by its alternative names.
@@ -89,11 +87,11 @@ impl Interface {
     /// [`OpenError::Os`] if the kernel does not answer.
     pub(super) fn all(netlink: &mut Netlink) -> Result<Vec<Interface>, OpenError> {
         let mut all = Vec::new();
-        let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let question = Message::GetLink(Link::default());
         netlink
             .ask(question, Ask::All, |answer| {
-                if let RouteNetlinkMessage::NewLink(link) = answer
-                    && link.header.flags.contains(LinkFlags::Up)
+                if let Message::NewLink(link) = answer
+                    && link.has_any(libc::IFF_UP)
                 {
                     all.extend(ethernet(&link));
                 }
@@ -130,30 +128,20 @@ impl Interface {
 
 /// Parses the answer about an Ethernet interface, without its IP addresses; `None` if it is of another
 /// kind.
-fn ethernet(link: &LinkMessage) -> Option<Interface> {
-    let mut name = None;
-    let mut mac = None;
-    let mut mtu = None;
-    for attribute in &link.attributes {
-        match attribute {
-            LinkAttribute::IfName(text) => name = Some(text.clone()),
-            LinkAttribute::Address(bytes) => mac = <[u8; 6]>::try_from(bytes.as_slice()).ok(),
-            LinkAttribute::Mtu(bytes) => mtu = Some(*bytes as usize),
-            _ => {}
-        }
-    }
-    if link.header.link_layer_type != LinkLayerType::Ether {
+fn ethernet(link: &Link) -> Option<Interface> {
+    if link.kind != libc::ARPHRD_ETHER {
         return None;
     }
-    Some(Interface { name: name?, index: link.header.index, mac: mac?, mtu: mtu?, addresses: Vec::new() })
+    let name = link.name.clone()?;
+    Some(Interface { name, index: link.index, mac: link.mac?, mtu: link.mtu?, addresses: Vec::new() })
 }
 
 fn addresses(netlink: &mut Netlink, index: u32) -> Result<Vec<IpAddr>, OpenError> {
     let mut addresses = Vec::new();
-    let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    let question = Message::GetAddress(AddressMessage::default());
     netlink
         .ask(question, Ask::All, |answer| {
-            if let RouteNetlinkMessage::NewAddress(message) = answer
+            if let Message::NewAddress(message) = answer
                 && message.header.index == index
                 && !message
                     .header

@@ -6,11 +6,12 @@
 //! its tables.
 
 use super::netlink::{Ask, Netlink};
+use super::rtnetlink::Message;
+use netlink_packet_route::AddressFamily;
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 use std::net::IpAddr;
 
@@ -88,8 +89,8 @@ pub(super) fn next_hop(
         question.attributes.push(RouteAttribute::Oif(interface));
     }
     let mut hop = NextHop::Nowhere;
-    let asked = netlink.ask(RouteNetlinkMessage::GetRoute(question), Ask::One, |answer| {
-        if let RouteNetlinkMessage::NewRoute(route) = answer {
+    let asked = netlink.ask(Message::GetRoute(question), Ask::One, |answer| {
+        if let Message::NewRoute(route) = answer {
             hop = of_route(&route, destination);
         }
     });
@@ -139,10 +140,10 @@ fn message(interface: u32, hop: IpAddr) -> NeighbourMessage {
 /// # Errors
 /// The errno if the kernel does not answer.
 pub(super) fn known(netlink: &mut Netlink, interface: u32, hop: IpAddr) -> Result<Reachability, Errno> {
-    let question = RouteNetlinkMessage::GetNeighbour(message(interface, hop));
+    let question = Message::GetNeighbour(message(interface, hop));
     let mut known = Reachability::No;
     let asked = netlink.ask(question, Ask::One, |answer| {
-        if let RouteNetlinkMessage::NewNeighbour(entry) = answer {
+        if let Message::NewNeighbour(entry) = answer {
             known = of_entry(&entry);
         }
     });
@@ -160,7 +161,7 @@ pub(super) fn known(netlink: &mut Netlink, interface: u32, hop: IpAddr) -> Resul
 pub(super) fn want(netlink: &mut Netlink, interface: u32, hop: IpAddr) -> Result<(), Errno> {
     let mut wish = message(interface, hop);
     wish.header.flags = NeighbourFlags::Use;
-    netlink.ask(RouteNetlinkMessage::NewNeighbour(wish), Ask::Make, |_| ())
+    netlink.ask(Message::NewNeighbour(wish), Ask::Make, |_| ())
 }
 
 fn of_entry(entry: &NeighbourMessage) -> Reachability {
@@ -203,8 +204,8 @@ impl Notices {
         let interface = self.interface;
         let listened = self.netlink.listen(|message| {
             let (entry, gone) = match &message {
-                RouteNetlinkMessage::NewNeighbour(entry) => (entry, false),
-                RouteNetlinkMessage::DelNeighbour(entry) => (entry, true),
+                Message::NewNeighbour(entry) => (entry, false),
+                Message::DelNeighbour(entry) => (entry, true),
                 _ => return,
             };
             if entry.header.ifindex != interface {

@@ -3,10 +3,11 @@
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::io::Errno;
+
+use super::rtnetlink::Message;
 
 /// The kind of a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -58,9 +59,9 @@ impl Netlink {
     /// The kernel's own answer (`NOENT`: no such object), or the errno of the system call that failed.
     pub(super) fn ask(
         &mut self,
-        question: RouteNetlinkMessage,
+        question: Message,
         ask: Ask,
-        mut each: impl FnMut(RouteNetlinkMessage),
+        mut each: impl FnMut(Message),
     ) -> Result<(), Errno> {
         self.number = self.number.wrapping_add(1);
         let mut header = NetlinkHeader::default();
@@ -104,7 +105,7 @@ impl Netlink {
     }
 
     /// Passes the kernel's notifications to `each`. Fails with `NOBUFS` if some were lost.
-    pub(super) fn listen(&mut self, mut each: impl FnMut(RouteNetlinkMessage)) -> Result<(), Errno> {
+    pub(super) fn listen(&mut self, mut each: impl FnMut(Message)) -> Result<(), Errno> {
         loop {
             let mut space = &mut self.buffer[..];
             let len = match self.socket.recv(&mut space, 0) {
@@ -123,14 +124,15 @@ impl Netlink {
     }
 }
 
-type Message = NetlinkMessage<RouteNetlinkMessage>;
+/// A message with its netlink header.
+type Framed = NetlinkMessage<Message>;
 
 /// Returns the first message of `bytes`, and the bytes after it.
-fn next(bytes: &[u8]) -> Result<Option<(Message, &[u8])>, Errno> {
+fn next(bytes: &[u8]) -> Result<Option<(Framed, &[u8])>, Errno> {
     if bytes.is_empty() {
         return Ok(None);
     }
-    let message = Message::deserialize(bytes).map_err(|_| Errno::BADMSG)?;
+    let message = Framed::deserialize(bytes).map_err(|_| Errno::BADMSG)?;
     // Messages begin at multiples of four bytes.
     let len = (message.header.length as usize).next_multiple_of(4).max(4);
     Ok(Some((message, bytes.get(len..).unwrap_or(&[]))))

@@ -2,8 +2,7 @@
 
 use super::neighbours::{NextHop, Reachability, known, next_hop};
 use super::netlink::{Ask, Netlink};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkFlags, LinkMessage};
+use super::rtnetlink::{Link, Message};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// UDP port of the datagram that makes the kernel resolve a host: that of the discard service.
@@ -71,12 +70,11 @@ fn zone(address: SocketAddr) -> u32 {
 
 /// Returns whether hosts on the interface are resolved by ARP or ND.
 fn has_neighbours(netlink: &mut Netlink, interface: u32) -> bool {
-    let mut question = LinkMessage::default();
-    question.header.index = interface;
+    let question = Link { index: interface, ..Link::default() };
     let mut has = false;
-    let asked = netlink.ask(RouteNetlinkMessage::GetLink(question), Ask::One, |answer| {
-        if let RouteNetlinkMessage::NewLink(link) = answer {
-            has = !link.header.flags.intersects(LinkFlags::Noarp | LinkFlags::Loopback);
+    let asked = netlink.ask(Message::GetLink(question), Ask::One, |answer| {
+        if let Message::NewLink(link) = answer {
+            has = !link.has_any(libc::IFF_NOARP | libc::IFF_LOOPBACK);
         }
     });
     asked.is_ok() && has
