@@ -7,19 +7,35 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use remora_host::LogLimit;
+use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Installs the global log subscriber. The level comes from `RUST_LOG` and is `warn` by default.
 pub fn begin() {
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()))
-        .event_format(Limited::new(coloured()))
-        .with_writer(std::io::stderr)
-        .init();
+    let (levels, refused) = levels(std::env::var("RUST_LOG").ok().as_deref());
+    let events =
+        tracing_subscriber::fmt::layer().event_format(Limited::new(coloured())).with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(levels).with(events).init();
+    if let Some(error) = refused {
+        tracing::warn!("RUST_LOG is not understood, and warnings are shown: {error}");
+    }
+}
+
+/// Returns the levels that `text` asks for, such as `debug` or `warn,remora_port=trace`, and why it was
+/// refused.
+fn levels(text: Option<&str>) -> (Targets, Option<String>) {
+    let warnings = Targets::new().with_default(LevelFilter::WARN);
+    match text.map(str::trim).filter(|text| !text.is_empty()).map(str::parse) {
+        None => (warnings, None),
+        Some(Ok(levels)) => (levels, None),
+        Some(Err(error)) => (warnings, Some(format!("{error}: write debug, or warn,remora_port=trace"))),
+    }
 }
 
 /// Returns whether logs are coloured: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
@@ -129,6 +145,17 @@ mod tests {
         fn make_writer(&self) -> Written {
             self.clone()
         }
+    }
+
+    #[test]
+    fn levels_are_of_all_or_of_one_crate_and_nonsense_says_what_to_write() {
+        let shows = |text, target, level| levels(Some(text)).0.would_enable(target, &level);
+        assert!(shows("debug", "remora_port", Level::DEBUG) && !shows("", "remora_port", Level::INFO));
+        assert!(shows("warn,remora_port=trace", "remora_port::udp", Level::TRACE));
+        assert!(!shows("warn,remora_port=trace", "remora_host", Level::INFO));
+        let (shown, refused) = levels(Some("remora_port=loud"));
+        assert!(shown.would_enable("remora_host", &Level::WARN));
+        assert!(refused.unwrap().contains("write debug, or warn,remora_port=trace"));
     }
 
     #[test]
