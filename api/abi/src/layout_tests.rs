@@ -46,7 +46,7 @@ fn program(headers: &Headers) -> String {
     let includes: String = names.map(|name| format!("#include <{name}>\n")).collect();
     let body = lines(&headers.structs, |text, name, _| {
         let value = match name.split_once('.') {
-            Some((of, field)) => format!("offsetof({of}, {field})"),
+            Some((structure, field)) => format!("offsetof({structure}, {field})"),
             None => format!("sizeof({name})"),
         };
         writeln!(text, "printf(\"{name} %zu\\n\", {value});").unwrap();
