@@ -103,7 +103,7 @@ impl BrokerError {
     /// known.
     fn of_port(error: OpenError) -> BrokerError {
         match error {
-            OpenError::Taken(at) => BrokerError::Port(addresses::who_has(at)),
+            OpenError::Taken(address) => BrokerError::Port(addresses::who_has(address)),
             OpenError::Os(_, errno @ (rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)) => {
                 BrokerError::Limit(format!(
                     "an address takes {} descriptors, and process {} may have no more ({errno}): it needs `ulimit -n 1024`",
@@ -133,7 +133,7 @@ impl Broker {
     /// `Running`, `System`; `Port` if the address does not belong to this machine.
     pub fn open(address: SocketAddr, options: &Options) -> Result<Broker, BrokerError> {
         let address = name::standard(address);
-        let system = |what| move |error: io::Error| BrokerError::System(what, error);
+        let system = |resource| move |error: io::Error| BrokerError::System(resource, error);
         let stop = Arc::new(Signal::new(1).map_err(system("descriptor"))?);
         let ended = Arc::new(Signal::new(1).map_err(system("descriptor"))?);
         let mut state = State::new(address, options, Arc::clone(&stop))?;

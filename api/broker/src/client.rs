@@ -292,8 +292,8 @@ pub fn report(address: SocketAddr, options: &Options) -> Result<Report, ClientEr
     }
     let mut users: Vec<UserFacts> = Vec::new();
     let mut next = Some(0);
-    while let Some(from) = next {
-        match ask(&socket, &Request::User(from))? {
+    while let Some(first_uid) = next {
+        match ask(&socket, &Request::User(first_uid))? {
             (Reply::User(facts), _) => {
                 next = facts.uid.checked_add(1);
                 users.push(facts);
@@ -346,12 +346,12 @@ fn end(address: SocketAddr, options: &Options, request: &Request) -> Result<u32,
 pub fn default_address() -> SocketAddr {
     let localhost = IpAddr::from(Ipv4Addr::LOCALHOST);
     // Addresses for documentation (RFC 5737, RFC 3849), so that only the default route leads there.
-    let found = leaves_from("0.0.0.0:0", "192.0.2.1:9").or_else(|| {
+    let source = leaves_from("0.0.0.0:0", "192.0.2.1:9").or_else(|| {
         let usable = std::net::UdpSocket::bind((localhost, 0)).is_ok();
         usable.then_some(localhost).or_else(|| leaves_from("[::]:0", "[2001:db8::1]:9"))
     });
-    let found = found.map(|ip| SocketAddr::new(ip, 0));
-    let any = found.or_else(|| Interfaces::now().addresses().into_iter().next());
+    let source = source.map(|ip| SocketAddr::new(ip, 0));
+    let any = source.or_else(|| Interfaces::now().addresses().into_iter().next());
     name::standard(any.unwrap_or((localhost, 0).into()))
 }
 
@@ -402,8 +402,8 @@ fn reach(
         match attempt(address, options, request) {
             Err(ClientError::None(_)) if Instant::now() < until => match &options.start {
                 Start::Never | Start::Alone => return Err(ClientError::None(address)),
-                how if !started => {
-                    start::broker(address, how, until)?;
+                method if !started => {
+                    start::broker(address, method, until)?;
                     started = true;
                 }
                 // The broker is just ending, or another program has started one that is not ready.

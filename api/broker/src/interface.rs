@@ -63,8 +63,8 @@ impl Interfaces {
         let scope = scope(address);
         let has = |wanted: &dyn Fn(&IpAddr) -> bool| {
             let mut within = self.0.iter().filter(|(_, interface)| scope == 0 || interface.index == scope);
-            let found = within.find(|(_, interface)| interface.addresses.iter().any(wanted));
-            found.map(|(name, _)| name.as_str())
+            let entry = within.find(|(_, interface)| interface.addresses.iter().any(wanted));
+            entry.map(|(name, _)| name.as_str())
         };
         // The whole of 127.0.0.0/8 belongs to the loopback interface.
         has(&|own| *own == ip).or_else(|| has(&|own| ip.is_loopback() && own.is_loopback()))
@@ -72,8 +72,8 @@ impl Interfaces {
 
     /// The name of the interface with this index.
     pub(crate) fn name(&self, index: u32) -> Option<&str> {
-        let found = self.0.iter().find(|(_, interface)| interface.index == index);
-        found.map(|(name, _)| name.as_str())
+        let entry = self.0.iter().find(|(_, interface)| interface.index == index);
+        entry.map(|(name, _)| name.as_str())
     }
 
     /// All addresses that one NIC may have, in the order of a GID table: IPv4, IPv6, loopback, link-local.
@@ -151,8 +151,11 @@ mod tests {
     #[test]
     fn every_loopback_address_is_the_loopback_interfaces() {
         let interfaces = Interfaces::now();
-        let of = |text: &str| interfaces.of(SocketAddr::new(text.parse().unwrap(), 0));
-        assert_eq!((of("127.0.0.1"), of("127.77.3.9"), of("192.0.2.77")), (Some("lo"), Some("lo"), None));
+        let name_of = |text: &str| interfaces.of(SocketAddr::new(text.parse().unwrap(), 0));
+        assert_eq!(
+            (name_of("127.0.0.1"), name_of("127.77.3.9"), name_of("192.0.2.77")),
+            (Some("lo"), Some("lo"), None)
+        );
         assert!(interfaces.index("lo") != 0 && interfaces.index("remora-no-such") == 0);
         assert!(interfaces.runs("lo") && !interfaces.runs("remora-no-such"));
         assert_eq!(interfaces.name(interfaces.index("lo")), Some("lo"));
@@ -160,15 +163,15 @@ mod tests {
 
     #[test]
     fn addresses_stand_in_the_order_of_a_gid_table_and_those_that_no_nic_can_have_are_left_out() {
-        let of = |index, addresses: &[&str]| Interface {
+        let interface = |index, addresses: &[&str]| Interface {
             runs: true,
             index,
             addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
         };
-        let lo = of(1, &["::1", "127.0.0.1", "127.255.255.255"]);
-        let eth0 = of(2, &["fe80::7", "2001:db8::7", "10.255.0.7", "10.255.0.7", "0.0.0.0"]);
+        let lo = interface(1, &["::1", "127.0.0.1", "127.255.255.255"]);
+        let eth0 = interface(2, &["fe80::7", "2001:db8::7", "10.255.0.7", "10.255.0.7", "0.0.0.0"]);
         let all = BTreeMap::from([("lo".to_owned(), lo), ("eth0".to_owned(), eth0)]);
-        let found: Vec<String> = Interfaces(all).addresses().into_iter().map(crate::name::ip).collect();
-        assert_eq!(found, ["10.255.0.7", "2001:db8::7", "127.0.0.1", "::1", "fe80::7%2"]);
+        let names: Vec<String> = Interfaces(all).addresses().into_iter().map(crate::name::ip).collect();
+        assert_eq!(names, ["10.255.0.7", "2001:db8::7", "127.0.0.1", "::1", "fe80::7%2"]);
     }
 }

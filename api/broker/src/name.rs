@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn one_address_has_one_name_and_an_interface_is_part_of_it() {
-        let of = |text: &str| of(text.parse().unwrap());
-        assert_eq!(of("127.0.0.1:0"), "remora-broker/127.0.0.1:4791");
-        assert_eq!(of("[::ffff:127.0.0.1]:9"), of("127.0.0.1:0"));
-        assert_eq!(of("[::1]:0"), "remora-broker/[::1]:4791");
-        assert_ne!(of("[fe80::1%2]:0"), of("[fe80::1%3]:0"));
+        let name_of = |text: &str| of(text.parse().unwrap());
+        assert_eq!(name_of("127.0.0.1:0"), "remora-broker/127.0.0.1:4791");
+        assert_eq!(name_of("[::ffff:127.0.0.1]:9"), name_of("127.0.0.1:0"));
+        assert_eq!(name_of("[::1]:0"), "remora-broker/[::1]:4791");
+        assert_ne!(name_of("[fe80::1%2]:0"), name_of("[fe80::1%3]:0"));
     }
 }

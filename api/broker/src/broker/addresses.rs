@@ -46,9 +46,9 @@ impl Address {
 
     /// Updates the state of the address's interface.
     pub fn look(&mut self, interfaces: &Interfaces) {
-        let found = interfaces.of(self.local).map(str::to_owned);
-        self.index = found.as_ref().map(|name| interfaces.index(name));
-        self.interface = found.or(self.interface.take());
+        let interface = interfaces.of(self.local).map(str::to_owned);
+        self.index = interface.as_ref().map(|name| interfaces.index(name));
+        self.interface = interface.or(self.interface.take());
         self.runs = self.interface.as_ref().is_some_and(|name| interfaces.runs(name));
     }
 
@@ -91,18 +91,18 @@ fn holders(table: &str, local: SocketAddr) -> impl Iterator<Item = u32> + '_ {
 }
 
 /// Describes the holder of the UDP port, as far as it is known.
-pub(super) fn who_has(at: SocketAddr) -> String {
-    let SocketAddr::V4(_) = at else { return words(at, "/proc/thread-self/net/udp6") };
-    words(at, "/proc/thread-self/net/udp")
+pub(super) fn who_has(address: SocketAddr) -> String {
+    let SocketAddr::V4(_) = address else { return words(address, "/proc/thread-self/net/udp6") };
+    words(address, "/proc/thread-self/net/udp")
 }
 
-fn words(at: SocketAddr, table: &str) -> String {
+fn words(address: SocketAddr, table: &str) -> String {
     let table = std::fs::read_to_string(table).unwrap_or_default();
     let own = remora_host::packet::own_uid();
-    let ip = at.ip();
-    let port = at.port();
+    let ip = address.ip();
+    let port = address.port();
     let begin = format!("UDP port {port} on {ip} is taken");
-    match holders(&table, at).find(|uid| *uid != own) {
+    match holders(&table, address).find(|uid| *uid != own) {
         _ if Path::new("/sys/module/rdma_rxe").exists() => format!(
             "{begin} by the kernel's Soft-RoCE: remove its link (`rdma link delete rxe0`) and its module (`modprobe -r rdma_rxe`)"
         ),
@@ -127,11 +127,11 @@ mod tests {
                      44: 0100007F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 32 2 0 0\n\
                      45: 00000000:12B8 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 33 2 0 0\n\
                      nonsense\n";
-        let of = |at: &str| holders(table, at.parse().unwrap()).collect::<Vec<_>>();
-        assert_eq!(of("127.0.0.1:4791"), [1000]);
-        assert_eq!(of("127.0.0.2:4791"), [0; 0], "a socket at another address");
-        assert_eq!(of("127.0.0.2:4792"), [0], "a socket bound to every address");
-        assert_eq!(of("127.0.0.1:1"), [0; 0]);
+        let holders_of = |address: &str| holders(table, address.parse().unwrap()).collect::<Vec<_>>();
+        assert_eq!(holders_of("127.0.0.1:4791"), [1000]);
+        assert_eq!(holders_of("127.0.0.2:4791"), [0; 0], "a socket at another address");
+        assert_eq!(holders_of("127.0.0.2:4792"), [0], "a socket bound to every address");
+        assert_eq!(holders_of("127.0.0.1:1"), [0; 0]);
         let table = "head\n 1: 00000000000000000000000001000000:12B7 0:0 07 0:0 00:0 0  7 0 32 2 0 0\n";
         assert_eq!(holders(table, "[::1]:4791".parse().unwrap()).collect::<Vec<_>>(), [7]);
         assert_eq!(holders(table, "[::2]:4791".parse().unwrap()).count(), 0);

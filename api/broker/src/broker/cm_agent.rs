@@ -157,8 +157,8 @@ impl CmAgent {
     }
 
     /// Returns whether the id listens at the port that it is bound to.
-    pub fn is_listening(&mut self, id: u64, of: Id) -> bool {
-        of.bound.is_some_and(|bound| self.ports(of.space).is_listening(id, bound.port))
+    pub fn is_listening(&mut self, id: u64, entry: Id) -> bool {
+        entry.bound.is_some_and(|bound| self.ports(entry.space).is_listening(id, bound.port))
     }
 
     pub fn id_mut(&mut self, client: u32, id: u64) -> Option<&mut Id> {
@@ -173,8 +173,9 @@ impl CmAgent {
     /// Moves an id to another channel, including its events that wait for space.
     pub fn migrate(&mut self, client: u32, id: u64, channel: u32) {
         let Some(moves) = self.id_mut(client, id) else { return };
-        let from = std::mem::replace(&mut moves.channel, channel);
-        let waiting = self.channels.get_mut(&from).map(|from| from.take_waiting(id)).unwrap_or_default();
+        let source = std::mem::replace(&mut moves.channel, channel);
+        let waiting =
+            self.channels.get_mut(&source).map(|source| source.take_waiting(id)).unwrap_or_default();
         let Some(channel) = self.channels.get_mut(&channel) else { return };
         for event in waiting {
             // The new channel has space: as many events wait in all as before.
@@ -317,11 +318,11 @@ impl CmAgent {
         };
         self.add_id(event.handle, Id { bound: None, ..listener });
         let GidPair { local, remote, zone } = asked.gids;
-        let at = |address, port| {
+        let socket_address = |address, port| {
             let zone = if is_link_local(address) { zone } else { 0 };
             ZonedAddress { address, zone }.at(port)
         };
-        let ends = [at(local, asked.service_id.port()), at(remote, ip.port)];
+        let ends = [socket_address(local, asked.service_id.port()), socket_address(remote, ip.port)];
         Some(IdEvent { id: event.handle, kind: kind(ends), private_data: event.private_data.to_vec() })
     }
 

@@ -196,9 +196,9 @@ impl State {
         Ok(place)
     }
 
-    fn bind_id(&mut self, client: u32, id: u64, at: SocketAddr, reuses: bool) -> Result<Bound, Errno> {
+    fn bind_id(&mut self, client: u32, id: u64, local: SocketAddr, reuses: bool) -> Result<Bound, Errno> {
         let there = self.agent.id(client, id).ok_or(Errno::INVAL)?;
-        let address = (!at.ip().is_unspecified()).then(|| ZonedAddress::of(at));
+        let address = (!local.ip().is_unspecified()).then(|| ZonedAddress::of(local));
         if address.is_some_and(ZonedAddress::is_ambiguous) {
             return Err(Errno::INVAL);
         }
@@ -208,13 +208,13 @@ impl State {
         if let Some(address) = address {
             self.place_of(address)?;
         }
-        let mut at = at;
+        let mut local = local;
         match there.bound {
             // An id bound to a port of all addresses may be narrowed to one address and keeps its port, which
             // no other id can have.
-            Some(Bound { address: None, port }) if address.is_some() && [0, port].contains(&at.port()) => {
+            Some(Bound { address: None, port }) if address.is_some() && [0, port].contains(&local.port()) => {
                 self.agent.ports(there.space).release(id, port);
-                at.set_port(port);
+                local.set_port(port);
             }
             Some(_) => return Err(Errno::INVAL),
             None => {}
@@ -222,7 +222,7 @@ impl State {
         let port = self
             .agent
             .ports(there.space)
-            .bind(id, address, at.port(), reuses)
+            .bind(id, address, local.port(), reuses)
             .map_err(|_| Errno::ADDRINUSE)?;
         let bound = Bound { address, port };
         if let Some(id) = self.agent.id_mut(client, id) {
@@ -255,7 +255,8 @@ impl State {
         self.begin(0).map_err(|_| Errno::NODEV)?;
         let service_id = ServiceId::rdma_ip(space, bound.port);
         let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
-        let (address, zone) = (bound.address.map(|at| at.address), bound.address.map_or(0, |at| at.zone));
+        let (address, zone) =
+            (bound.address.map(|zoned| zoned.address), bound.address.map_or(0, |zoned| zoned.zone));
         let listen = Listen { service_id, address, zone, backlog };
         self.agent.cm.listen(id, &listen).map_err(errno)?;
         if self.agent.ports(space).listen(id, bound.port).is_err() {
@@ -313,14 +314,18 @@ impl State {
     /// Processes a frame for queue pair 1 of an address, which is in this range of the buffer.
     pub(super) fn receive_mad(&mut self, place: usize, arrival: &Arrival, frame: std::ops::Range<usize>) {
         let source = arrival.source;
-        let at = self.addresses[place].local;
-        let local = udp::endpoint(at);
+        let socket_address = self.addresses[place].local;
+        let local = udp::endpoint(socket_address);
         let Some(mad) = self.agent.gsi.open(source, local, &self.buffer[frame]) else {
             self.tally.management += 1;
             return;
         };
         self.tally.mads += 1;
-        let gids = GidPair { local: local.address, remote: source.address, zone: ZonedAddress::of(at).zone };
+        let gids = GidPair {
+            local: local.address,
+            remote: source.address,
+            zone: ZonedAddress::of(socket_address).zone,
+        };
         let traffic_class = arrival.fields.map_or(0, |fields| fields.traffic_class);
         let path = MadPath { gids, traffic_class };
         let now = self.agent.now();
@@ -370,19 +375,19 @@ impl State {
     /// Sends a MAD. If that fails, the MAD is lost, as in a network, and is repeated later.
     fn send_mad(&mut self, path: MadPath, mad: &[u8; LEN]) {
         let MadPath { gids, traffic_class } = path;
-        let from = ZonedAddress { address: gids.local, zone: gids.zone };
-        let own = self.addresses.iter().find(|address| ZonedAddress::of(address.local) == from);
+        let source = ZonedAddress { address: gids.local, zone: gids.zone };
+        let own = self.addresses.iter().find(|address| ZonedAddress::of(address.local) == source);
         let Some((local, group)) = own.and_then(|own| Some((own.local, own.group.as_ref()?))) else {
             self.tally.unsent += 1;
             return;
         };
-        let to = Endpoint { address: gids.remote, udp_port: ROCE_PORT };
-        let frame = self.agent.gsi.seal(udp::endpoint(local), to, mad);
+        let destination = Endpoint { address: gids.remote, udp_port: ROCE_PORT };
+        let frame = self.agent.gsi.seal(udp::endpoint(local), destination, mad);
         let socket = &group.sockets()[0];
         let sent = socket.send_classed(
             &frame,
             traffic_class,
-            &socket.destination(udp::socket_address(to, gids.zone)),
+            &socket.destination(udp::socket_address(destination, gids.zone)),
         );
         self.tally.unsent += u64::from(sent.is_err());
     }

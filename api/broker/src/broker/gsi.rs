@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_sealed_mad_is_opened_and_a_changed_bit_is_not() {
-        let mad: [u8; mad::LEN] = std::array::from_fn(|at| at as u8);
+        let mad: [u8; mad::LEN] = std::array::from_fn(|index| index as u8);
         for (here, there) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
             let here = endpoint(here, ROCE_PORT);
             let there = endpoint(there, ROCE_PORT);
@@ -90,11 +90,11 @@ mod tests {
                 "a frame from another source address"
             );
             // The ICRC does not cover the byte of the BTH with FECN and BECN.
-            for at in (0..FRAME).filter(|at| *at != 4) {
+            for index in (0..FRAME).filter(|index| *index != 4) {
                 let mut changed = frame;
-                changed[at] ^= 0x10;
-                assert_eq!(gsi.open(here, there, &changed), None, "byte {at}");
-                assert_eq!(gsi.open(here, there, &frame[..at]), None, "{at} bytes");
+                changed[index] ^= 0x10;
+                assert_eq!(gsi.open(here, there, &changed), None, "byte {index}");
+                assert_eq!(gsi.open(here, there, &frame[..index]), None, "{index} bytes");
             }
         }
     }

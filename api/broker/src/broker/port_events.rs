@@ -73,12 +73,12 @@ impl State {
     pub(super) fn tell_of_port(&mut self, number: u32) {
         let Some(client) = self.clients.get(number) else { return };
         let state = self.port_state(client);
-        let Some(told) = client.port_events.as_ref().filter(|told| told.state != state) else { return };
-        let sent = told.socket.send(&Reply::Port(state.clone()).emit(), &[]).is_ok();
+        let Some(events) = client.port_events.as_ref().filter(|events| events.state != state) else { return };
+        let sent = events.socket.send(&Reply::Port(state.clone()).emit(), &[]).is_ok();
         let Some(client) = self.clients.get_mut(number) else { return };
         if sent {
-            if let Some(told) = &mut client.port_events {
-                told.state = state;
+            if let Some(events) = &mut client.port_events {
+                events.state = state;
             }
         } else {
             // The program reads nothing, or has closed its end. It keeps its range and gets no more events.
@@ -92,8 +92,8 @@ impl State {
         if addresses.is_empty() {
             return self.whole_port();
         }
-        let found = |local: &SocketAddr| self.addresses.iter().find(|address| address.local == *local);
-        state_of(addresses.iter().map(found))
+        let find = |local: &SocketAddr| self.addresses.iter().find(|address| address.local == *local);
+        state_of(addresses.iter().map(find))
     }
 
     /// Shows the port's present state in the trees of paths.

@@ -78,12 +78,12 @@ impl PortTable {
     /// Makes the id listen, for which no other id may share its port.
     pub fn listen(&mut self, id: u64, port: u16) -> Result<(), PortTaken> {
         let bindings = self.by_port.get_mut(&port).ok_or(PortTaken)?;
-        let at = bindings.iter().position(|binding| binding.id == id).ok_or(PortTaken)?;
-        let listening = Binding { listens: true, ..bindings[at] };
+        let index = bindings.iter().position(|binding| binding.id == id).ok_or(PortTaken)?;
+        let listening = Binding { listens: true, ..bindings[index] };
         if bindings.iter().any(|other| other.id != id && other.conflicts(&listening)) {
             return Err(PortTaken);
         }
-        bindings[at] = listening;
+        bindings[index] = listening;
         Ok(())
     }
 

@@ -224,9 +224,9 @@ impl Clients {
         self.by_number.values().map(|client| client.uid).collect()
     }
 
-    /// The program that has range `from`, or the next higher range that is lent.
-    pub fn facts(&self, from: u16) -> Option<ProgramFacts> {
-        let mut ranges = (1..=PROGRAMS as u8).skip_while(|range| u16::from(*range) < from);
+    /// The program that has range `first`, or the next higher range that is lent.
+    pub fn facts(&self, first: u16) -> Option<ProgramFacts> {
+        let mut ranges = (1..=PROGRAMS as u8).skip_while(|range| u16::from(*range) < first);
         let range = ranges.find(|range| self.ranges[usize::from(*range)].is_some())?;
         self.of_range(range).map(|(_, client)| client.facts(range))
     }

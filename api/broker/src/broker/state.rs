@@ -114,7 +114,7 @@ pub(super) struct State {
 
 impl State {
     pub fn new(address: SocketAddr, options: &Options, stop: Arc<Signal<()>>) -> Result<State, BrokerError> {
-        let system = |what| move |error: rustix::io::Errno| BrokerError::System(what, error.into());
+        let system = |resource| move |error: rustix::io::Errno| BrokerError::System(resource, error.into());
         let poll = epoll::create(CreateFlags::CLOEXEC).map_err(system("descriptor"))?;
         let mut state = State {
             options: options.clone(),
@@ -384,7 +384,7 @@ impl State {
             }
             Request::Address(address) => return self.lend(number, address).map(|()| None),
             Request::Ask { .. } => Reply::Facts(self.facts()),
-            Request::User(from) => self.user_facts(from).map_or(Reply::Nothing, Reply::User),
+            Request::User(first_uid) => self.user_facts(first_uid).map_or(Reply::Nothing, Reply::User),
             Request::EndUser(uid) => Reply::Ended(self.end_user(number, uid)?),
             Request::EndProgram(range) => Reply::Ended(self.end_program(number, range)?),
             Request::Program(range) => self.clients.facts(range).map_or(Reply::Nothing, Reply::Program),

@@ -78,15 +78,15 @@ impl State {
             return;
         }
         let segment = arrival.segment.max(1);
-        let mut from = 0;
-        while from < arrival.len {
-            let range = range_of(&self.buffer[from..arrival.len.min(from + segment)]);
-            let mut to = (from + segment).min(arrival.len);
-            while to < arrival.len && range_of(&self.buffer[to..arrival.len.min(to + segment)]) == range {
-                to = (to + segment).min(arrival.len);
+        let mut start = 0;
+        while start < arrival.len {
+            let range = range_of(&self.buffer[start..arrival.len.min(start + segment)]);
+            let mut end = (start + segment).min(arrival.len);
+            while end < arrival.len && range_of(&self.buffer[end..arrival.len.min(end + segment)]) == range {
+                end = (end + segment).min(arrival.len);
             }
-            self.deliver(place, arrival, range, from..to, strayed);
-            from = to;
+            self.deliver(place, arrival, range, start..end, strayed);
+            start = end;
         }
     }
 
@@ -107,10 +107,10 @@ impl State {
             return self.deliver_own(place, arrival, run);
         }
         let way = self.clients.of_range(range).and_then(|(_, client)| client.way(place));
-        let to = remora_wire::Address::from(self.addresses[place].local.ip());
+        let destination = remora_wire::Address::from(self.addresses[place].local.ip());
         let counter = match way {
             None => &mut self.tally.unclaimed,
-            Some(share) if !share.handover.give(arrival.source, to, arrival.segment, frames) => {
+            Some(share) if !share.handover.give(arrival.source, destination, arrival.segment, frames) => {
                 &mut self.tally.overflowed
             }
             Some(share) if !share.lent => &mut self.tally.relayed,
@@ -122,8 +122,8 @@ impl State {
     /// Processes a run of frames for range 0, the broker's own.
     fn deliver_own(&mut self, place: usize, arrival: &Arrival, run: std::ops::Range<usize>) {
         let segment = arrival.segment.max(1);
-        for from in run.clone().step_by(segment) {
-            let frame = from..run.end.min(from + segment);
+        for start in run.clone().step_by(segment) {
+            let frame = start..run.end.min(start + segment);
             let bytes = &self.buffer[frame.clone()];
             let is_rma = bytes.first().is_some_and(|byte| byte & 0xf8 == 0xe0);
             match bytes.get(5..8) {

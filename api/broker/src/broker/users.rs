@@ -6,9 +6,9 @@ use super::state::State;
 use crate::message::UserFacts;
 
 impl State {
-    /// The places of user `from`, or of the next higher user that has connections.
-    pub(super) fn user_facts(&self, from: u32) -> Option<UserFacts> {
-        let uid = self.clients.users().range(from..).next().copied()?;
+    /// The places of user `first_uid`, or of the next higher user that has connections.
+    pub(super) fn user_facts(&self, first_uid: u32) -> Option<UserFacts> {
+        let uid = self.clients.users().range(first_uid..).next().copied()?;
         let clients = || self.clients.of_user(uid).map(|(_, client)| client);
         Some(UserFacts {
             uid,

@@ -12,12 +12,12 @@ pub(super) struct ZonedAddress {
 }
 
 impl ZonedAddress {
-    pub fn of(at: SocketAddr) -> ZonedAddress {
-        let zone = match at {
+    pub fn of(address: SocketAddr) -> ZonedAddress {
+        let zone = match address {
             SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => v6.scope_id(),
             _ => 0,
         };
-        ZonedAddress { address: at.ip().into(), zone }
+        ZonedAddress { address: address.ip().into(), zone }
     }
 
     /// Returns whether the address is link-local without an interface, so that several hosts may have it.

@@ -22,8 +22,8 @@ pub const READY: &str = "ready";
 const LONGEST: usize = 4096;
 
 /// Starts a broker and waits until it is ready. Succeeds also if another program was quicker to start one.
-pub(super) fn broker(address: SocketAddr, how: &Start, until: Instant) -> Result<(), ClientError> {
-    let program = match how {
+pub(super) fn broker(address: SocketAddr, method: &Start, until: Instant) -> Result<(), ClientError> {
+    let program = match method {
         Start::Command(path) => path.clone(),
         _ => command(address)?,
     };
@@ -44,8 +44,8 @@ pub(super) fn broker(address: SocketAddr, how: &Start, until: Instant) -> Result
     // The command holds the writing end of the pipe, too.
     drop(command);
     started.map_err(|error| cannot(&program, &error))?;
-    let said = read(reader, until)?;
-    let last = said.lines().next_back().unwrap_or_default();
+    let output = read(reader, until)?;
+    let last = output.lines().next_back().unwrap_or_default();
     let running = last.contains("a broker has");
     match last.strip_prefix("error: ").unwrap_or(last) {
         READY => Ok(()),
@@ -75,9 +75,9 @@ fn command(address: SocketAddr) -> Result<PathBuf, ClientError> {
         return Ok(named.into());
     }
     let own = object().and_then(|own| own.parent().map(Path::to_owned)).unwrap_or_default();
-    let found = PLACES.into_iter().map(|place| own.join(place)).find(|path| path.is_file());
-    match found {
-        Some(found) => Ok(found),
+    let program = PLACES.into_iter().map(|place| own.join(place)).find(|path| path.is_file());
+    match program {
+        Some(program) => Ok(program),
         None if environment::is_privileged() => Err(unfound(&own, address)),
         None => Ok(OsStr::new("remora").into()),
     }
@@ -95,15 +95,15 @@ fn unfound(folder: &Path, address: SocketAddr) -> ClientError {
 
 /// Returns the file that contains this code: a shared library that a program has loaded, or the program.
 fn object() -> Option<PathBuf> {
-    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the address is one of a function, and the C library writes one `Dl_info`.
-    if unsafe { libc::dladdr(object as *const libc::c_void, found.as_mut_ptr()) } == 0 {
+    if unsafe { libc::dladdr(object as *const libc::c_void, info.as_mut_ptr()) } == 0 {
         return None;
     }
     // SAFETY: the struct was zeroed. For a known address its name is a string that lives as long as the
     // object is loaded, to which this code belongs.
     let name = unsafe {
-        let name = found.assume_init().dli_fname;
+        let name = info.assume_init().dli_fname;
         (!name.is_null()).then(|| CStr::from_ptr(name))?
     };
     // For a library the name is a path; for a program it is the name by which it was called.
@@ -134,20 +134,20 @@ fn detach() -> io::Result<()> {
 
 /// Reads the broker's output up to [`READY`], or to its end.
 fn read(reader: io::PipeReader, until: Instant) -> Result<String, ClientError> {
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let mut piece = [0; 512];
     let mut reader = File::from(std::os::fd::OwnedFd::from(reader));
-    while said.len() < LONGEST && !said.ends_with(format!("{READY}\n").as_bytes()) {
+    while output.len() < LONGEST && !output.ends_with(format!("{READY}\n").as_bytes()) {
         let left = until.saturating_duration_since(Instant::now());
         if !remora_host::wait_readable(reader.as_fd(), Some(left))? {
             return Err(ClientError::Start("the broker that was started is not ready in time".to_owned()));
         }
         match reader.read(&mut piece)? {
             0 => break,
-            got => said.extend_from_slice(&piece[..got]),
+            got => output.extend_from_slice(&piece[..got]),
         }
     }
-    Ok(String::from_utf8_lossy(&said).into_owned())
+    Ok(String::from_utf8_lossy(&output).into_owned())
 }
 
 #[cfg(test)]

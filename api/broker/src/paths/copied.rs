@@ -43,8 +43,8 @@ impl CopiedTree {
         let seen = signature(tree.as_fd())?;
         copy(tree.as_fd(), home.path())?;
         let (end, ended) = channel();
-        let to = home.path().join(DEVICE).join("ports/1");
-        let mut follower = Follower { tree, to, seen, again: true };
+        let destination = home.path().join(DEVICE).join("ports/1");
+        let mut follower = Follower { tree, destination, seen, again: true };
         let thread = remora_port::spawn_settled("remora-paths".to_owned(), move || {
             while ended.recv_timeout(FOLLOW) == Err(RecvTimeoutError::Timeout) {
                 // When the broker is gone, so is its tree, and the copy stays as it was.
@@ -74,7 +74,7 @@ impl Drop for CopiedTree {
 struct Follower {
     tree: OwnedFd,
     /// The port's folder in the copy.
-    to: PathBuf,
+    destination: PathBuf,
     seen: Signature,
     /// Requests one more copy: the last one may have begun within the same tick of the file system's clock as
     /// a change.
@@ -92,7 +92,7 @@ impl Follower {
         }
         self.again = now != self.seen;
         self.seen = now;
-        copy(openat(&self.tree, port(""), FOLDER, Mode::empty())?.as_fd(), &self.to)
+        copy(openat(&self.tree, port(""), FOLDER, Mode::empty())?.as_fd(), &self.destination)
     }
 }
 
@@ -109,35 +109,35 @@ fn signature(tree: BorrowedFd<'_>) -> io::Result<Signature> {
     Ok(times)
 }
 
-/// Makes the folder `to` a copy of the folder that is open at `from`. A reader sees the old or the new
-/// content of a file.
-fn copy(from: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
+/// Makes the folder `destination` a copy of the folder that is open at `source`. A reader sees the old or the
+/// new content of a file.
+fn copy(source: BorrowedFd<'_>, destination: &Path) -> io::Result<()> {
+    fs::create_dir_all(destination)?;
     let mut names = Vec::new();
-    for entry in Dir::read_from(from)? {
+    for entry in Dir::read_from(source)? {
         let entry = entry?;
         let name = Path::new(std::ffi::OsStr::from_bytes(entry.file_name().to_bytes())).to_owned();
         if [".", "..", sweep::LOCK, ".new"].iter().any(|other| name == Path::new(other)) {
             continue;
         }
-        let stat = match statat(from, &name, AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = match statat(source, &name, AtFlags::SYMLINK_NOFOLLOW) {
             // The entry was removed in the meantime, and the next copy shows that.
             Err(rustix::io::Errno::NOENT) => continue,
             done => done?,
         };
-        let target = to.join(&name);
+        let target = destination.join(&name);
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => copy(openat(from, &name, FOLDER, Mode::empty())?.as_fd(), &target)?,
+            FileType::Directory => copy(openat(source, &name, FOLDER, Mode::empty())?.as_fd(), &target)?,
             FileType::Symlink if fs::symlink_metadata(&target).is_err() => {
-                let leads = readlinkat(from, &name, Vec::new())?;
+                let leads = readlinkat(source, &name, Vec::new())?;
                 symlink(std::ffi::OsStr::from_bytes(leads.to_bytes()), &target)?;
             }
-            FileType::RegularFile => copy_file(from, &name, &target)?,
+            FileType::RegularFile => copy_file(source, &name, &target)?,
             _ => {}
         }
         names.push(name);
     }
-    for entry in fs::read_dir(to)? {
+    for entry in fs::read_dir(destination)? {
         let entry = entry?;
         let is_kept = names.iter().any(|name| name.as_os_str() == entry.file_name());
         if !is_kept && entry.file_type()?.is_file() && entry.file_name() != sweep::LOCK {
@@ -147,13 +147,13 @@ fn copy(from: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn copy_file(from: BorrowedFd<'_>, name: &Path, to: &Path) -> io::Result<()> {
+fn copy_file(source: BorrowedFd<'_>, name: &Path, target: &Path) -> io::Result<()> {
     let mut bytes = Vec::new();
-    match openat(from, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+    match openat(source, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
         Err(rustix::io::Errno::NOENT) => return Ok(()),
         opened => File::from(opened?).read_to_end(&mut bytes)?,
     };
-    let new = to.with_file_name(".new");
+    let new = target.with_file_name(".new");
     File::create(&new)?.write_all(&bytes)?;
-    fs::rename(new, to)
+    fs::rename(new, target)
 }

@@ -50,10 +50,10 @@ pub(super) fn all(sums: &[u64]) -> Vec<(String, u64)> {
     let names = Counters::default();
     let own: Vec<(&str, u64)> =
         names.each().map(|(name, _, _)| name).zip(sums.iter().copied().chain(std::iter::repeat(0))).collect();
-    let sum = |(file, of, unit): &(&'static str, &[&str], u64)| {
+    let sum = |(file, summands, unit): &(&'static str, &[&str], u64)| {
         let sum = own
             .iter()
-            .filter(|(name, _)| of.contains(name))
+            .filter(|(name, _)| summands.contains(name))
             .fold(0u64, |sum, (_, value)| sum.wrapping_add(*value));
         (*file, sum / unit)
     };
@@ -105,7 +105,7 @@ mod tests {
         let all = all(&sums);
         assert_eq!(all.iter().map(|(name, _)| name).collect::<BTreeSet<_>>().len(), all.len());
         let known: BTreeSet<&str> = counters.each().map(|(name, _, _)| name).collect();
-        let summed = PORT.iter().chain(&RXE).flat_map(|(_, of, _)| of.iter());
+        let summed = PORT.iter().chain(&RXE).flat_map(|(_, summands, _)| summands.iter());
         assert!(summed.clone().all(|name| known.contains(name)), "a counter has an unknown name");
     }
 }

@@ -48,13 +48,13 @@ impl Side {
     }
 
     /// Creates an id that requests a connection to this service, from this address.
-    fn connect(&self, from: &str, to: SocketAddr) -> u64 {
-        self.connect_by(from, asking(to))
+    fn connect(&self, local: &str, destination: SocketAddr) -> u64 {
+        self.connect_by(local, asking(destination))
     }
 
-    fn connect_by(&self, from: &str, connect: Connect) -> u64 {
+    fn connect_by(&self, local: &str, connect: Connect) -> u64 {
         let id = self.cm.create_id(&self.channel, PortSpace::Tcp).unwrap();
-        self.cm.bind(id, at(from), false).unwrap();
+        self.cm.bind(id, at(local), false).unwrap();
         self.cm.connect(id, connect).unwrap();
         id
     }
@@ -107,9 +107,9 @@ fn refused<T: std::fmt::Debug>(result: std::io::Result<T>, errno: i32) {
 }
 
 /// Returns the parameters of a program's queue pair as the other side sees them.
-fn turned(of: ConnParam) -> ConnParam {
-    let (responder_resources, initiator_depth) = (of.initiator_depth, of.responder_resources);
-    ConnParam { responder_resources, initiator_depth, ..of }
+fn turned(param: ConnParam) -> ConnParam {
+    let (responder_resources, initiator_depth) = (param.initiator_depth, param.responder_resources);
+    ConnParam { responder_resources, initiator_depth, ..param }
 }
 
 /// Connects two programs: checks private data both ways, the attributes of the queue pairs, and the end.
@@ -121,17 +121,18 @@ fn two_programs_connect(passive: &str, active: &str) {
     let asks = client.connect(active, service);
     let (accepts, request) = server.request();
     assert_eq!(&request.private_data[..20], b"from the active side");
-    let IdEventKind::ConnectRequest { listener: of, local, remote, param: proposed, .. } = request.kind
+    let IdEventKind::ConnectRequest { listener: event_listener, local, remote, param: proposed, .. } =
+        request.kind
     else {
         panic!("{request:?}")
     };
-    assert_eq!((of, local, remote.ip()), (listener, service, at(active).ip()));
+    assert_eq!((event_listener, local, remote.ip()), (listener, service, at(active).ip()));
     assert!(remote.port() >= 32_768, "an ephemeral port");
     assert_eq!(proposed, turned(param(0x10_0000)));
     server.cm.accept(accepts, &param(0x20_0000), b"from the passive side").unwrap();
     let response = ConnParam { retry_count: 0, ..turned(param(0x20_0000)) };
-    let said = client.expect(asks, IdEventKind::ConnectResponse(response));
-    assert_eq!(&said[..21], b"from the passive side");
+    let reply = client.expect(asks, IdEventKind::ConnectResponse(response));
+    assert_eq!(&reply[..21], b"from the passive side");
     client.cm.ready_to_use(asks, b"ready").unwrap();
     assert_eq!(&server.expect(accepts, IdEventKind::Established)[..5], b"ready");
     let [here, there] = [client.cm.qp_attributes(asks), server.cm.qp_attributes(accepts)].map(Result::unwrap);
@@ -193,8 +194,8 @@ fn a_refusal_has_its_reason_and_private_data_and_nobody_who_listens_is_one_too()
     let asks = client.connect(address, service);
     let (refuses, _) = server.request();
     server.cm.reject(refuses, b"not today").unwrap();
-    let said = client.expect(asks, IdEventKind::Rejected(28));
-    assert_eq!(&said[..9], b"not today");
+    let reply = client.expect(asks, IdEventKind::Rejected(28));
+    assert_eq!(&reply[..9], b"not today");
     // An id that is destroyed with an unanswered request refuses it.
     let asks = client.connect(address, service);
     let (forgotten, _) = server.request();
@@ -280,10 +281,10 @@ fn a_service_of_datagrams_says_its_queue_pair_or_refuses_and_its_ports_are_other
     };
     let request = || {
         let event = server.event();
-        let IdEventKind::DatagramRequest { listener: of, local, remote } = event.kind else {
+        let IdEventKind::DatagramRequest { listener: event_listener, local, remote } = event.kind else {
             panic!("{event:?}")
         };
-        assert_eq!((of, local, remote.ip()), (listener, service, service.ip()));
+        assert_eq!((event_listener, local, remote.ip()), (listener, service, service.ip()));
         assert_eq!(&event.private_data[..20], b"from the active side");
         event.id
     };

@@ -39,8 +39,8 @@ fn a_broker_that_goes_is_a_fatal_event_for_every_device_and_nobody_waits_for_eve
     Broker::open(at(address), &Options::default()).unwrap();
 }
 
-fn a_child_does_not_hide_its_parents_death(address: &str, found: FoundBy) {
-    let _broker = Broker::open(at(address), &Options { found, ..Options::default() }).unwrap();
+fn a_child_does_not_hide_its_parents_death(address: &str, discovery: FoundBy) {
+    let _broker = Broker::open(at(address), &Options { found: discovery, ..Options::default() }).unwrap();
     let mut program = Program::start(address);
     let child = Pid::from_raw(program.ask("fork").parse().unwrap()).unwrap();
     program.kill();

@@ -89,7 +89,7 @@ fn all_addresses_stand_in_order_and_an_index_stays_with_its_address() {
         assert!(file("gid_attrs/types/5").is_err() && file("gids/5").unwrap().starts_with("0000:0000"));
         // A program that has chosen addresses sees only those, in its order, whatever addresses the broker
         // has.
-        let of = |addresses: &[&str]| {
+        let gids_of = |addresses: &[&str]| {
             let chosen: Vec<_> = addresses.iter().map(|address| at(address)).collect();
             let paths = Paths::open(&chosen, &never()).unwrap();
             let gid = |index: usize| {
@@ -101,8 +101,8 @@ fn all_addresses_stand_in_order_and_an_index_stays_with_its_address() {
         let none = "0000:0000:0000:0000:0000:0000:0000:0000";
         let (loopback, eth0_gid) =
             ("0000:0000:0000:0000:0000:ffff:7f00:0001", "0000:0000:0000:0000:0000:ffff:0a62:0301");
-        assert_eq!(of(&[address]), [loopback, none]);
-        assert_eq!(of(&["10.98.3.1:0", address]), [eth0_gid, loopback, none]);
+        assert_eq!(gids_of(&[address]), [loopback, none]);
+        assert_eq!(gids_of(&["10.98.3.1:0", address]), [eth0_gid, loopback, none]);
         // A share of each address, which the program keeps.
         let take = |gid: &GidEntry| {
             let share = program.range.further(gid.address()).unwrap();
@@ -159,8 +159,8 @@ fn the_table_takes_so_many_addresses_and_goes_on_when_one_goes() {
         // it.
         let words = client::open(at("127.9.9.9:0"), &never()).map(|_| ()).unwrap_err().to_string();
         assert!(words.contains("no broker has"), "{words}");
-        let told = program.range.further(at("127.9.9.9:0")).unwrap_err().to_string();
-        assert!(told.contains(&format!("has {GIDS} addresses")), "{told}");
+        let refusal = program.range.further(at("127.9.9.9:0")).unwrap_err().to_string();
+        assert!(refusal.contains(&format!("has {GIDS} addresses")), "{refusal}");
     })
     .unwrap();
 }

@@ -71,7 +71,7 @@ fn a_guest() {
     let mut silent = Vec::new();
     for line in std::io::stdin().lines() {
         let word = line.unwrap();
-        let said = match word.as_str() {
+        let reply = match word.as_str() {
             "steal" => steal(address, &mut kept),
             "look" => look(&kept),
             "speak" => speak(address),
@@ -88,7 +88,7 @@ fn a_guest() {
             }
             other => panic!("{other}"),
         };
-        println!("{word}: {said}");
+        println!("{word}: {reply}");
     }
 }
 
@@ -170,12 +170,12 @@ fn broker(address: &str, options: Options) -> Broker {
 
 /// Sends `count` frames of 60 bytes to a range. Returns the number that its port receives.
 fn received(range: &Range, port: &mut UdpPort, count: u8) -> usize {
-    let from = UdpSocket::bind((range.endpoint().local().ip(), 0)).unwrap();
+    let sender = UdpSocket::bind((range.endpoint().local().ip(), 0)).unwrap();
     let mut frames = 0;
     for number in 0..count {
         let mut frame = [number; 60];
         (frame[0], frame[5]) = (0x0a, range.number() << 1);
-        from.send_to(&frame, range.endpoint().local()).unwrap();
+        sender.send_to(&frame, range.endpoint().local()).unwrap();
         frames += port.receive(64, &mut |_| {});
     }
     let limit = std::time::Instant::now() + LONG;
@@ -229,8 +229,8 @@ fn a_user_takes_half_of_the_places_and_leaves_the_rest_and_gives_its_own_back() 
     let address = "127.93.1.4:0";
     let _broker = broker(address, Options::default());
     let mut one = Guest::start(ONE, address);
-    let said = one.ask("ranges");
-    assert!(said.starts_with("64 user 61001 has 64 of 127 QPN ranges"), "{said}");
+    let reply = one.ask("ranges");
+    assert!(reply.starts_with("64 user 61001 has 64 of 127 QPN ranges"), "{reply}");
     assert_eq!(one.ask("ids"), "128 channels 8192 ids");
     assert_eq!(one.ask("ids"), "0 channels 0 ids", "another connection of the same user has taken them");
 }
@@ -241,10 +241,10 @@ fn a_guest_adds_no_address_and_ends_nobody_and_the_owner_sees_and_ends_it() {
     let address = "127.93.1.5:0";
     let _broker = broker(address, Options::default());
     let mut one = Guest::start(ONE, address);
-    let said = one.ask("addresses");
-    assert!(said.contains("does not serve 127.93.77.1 to other users"), "{said}");
-    let said = one.ask("end others");
-    assert!(said.contains("only its own user and root may"), "{said}");
+    let reply = one.ask("addresses");
+    assert!(reply.contains("does not serve 127.93.77.1 to other users"), "{reply}");
+    let reply = one.ask("end others");
+    assert!(reply.contains("only its own user and root may"), "{reply}");
     one.ask("ranges");
     let facts = report(at(address)).users;
     let of_guest = facts.iter().find(|user| user.uid == 61_001).expect("a user entry of the guest");
@@ -260,8 +260,11 @@ fn a_guest_adds_no_address_and_ends_nobody_and_the_owner_sees_and_ends_it() {
     other.ask("ranges");
     assert_eq!(client::end_user(at(address), &never(), 61_002).unwrap(), 64);
     let mut late = Guest::start(OTHER, address);
-    let said = late.ask("ranges");
-    assert!(said.starts_with("0 the broker of this address belongs to user 0 and does not admit"), "{said}");
+    let reply = late.ask("ranges");
+    assert!(
+        reply.starts_with("0 the broker of this address belongs to user 0 and does not admit"),
+        "{reply}"
+    );
 }
 
 #[test]

@@ -74,8 +74,8 @@ fn nobody_hears(address: &str) -> String {
 fn a_program_of_another_user_is_told_what_to_do_and_an_allowed_one_is_admitted() {
     require!(rustix::process::geteuid().is_root(), "only root can run programs of two users");
     let _broker = Broker::open(at("127.95.0.1:0"), &Options::default()).unwrap();
-    let told = nobody_hears("127.95.0.1:0");
-    assert!(told.contains("does not admit user 61001") && told.contains("--allow-uid 61001"), "{told}");
+    let output = nobody_hears("127.95.0.1:0");
+    assert!(output.contains("does not admit user 61001") && output.contains("--allow-uid 61001"), "{output}");
     let options = Options { allow: vec![61_001], ..Options::default() };
     let _other = Broker::open(at("127.95.0.2:0"), &options).unwrap();
     let admitted = nobody_hears("127.95.0.2:0");

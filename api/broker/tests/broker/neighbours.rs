@@ -77,11 +77,11 @@ impl Program {
         Qp::create(&self.adapter, Service::Rc, self.pd, &self.cq, &self.cq, None, &attributes).unwrap()
     }
 
-    fn connect(&self, qp: &Qp, to: &Qp) {
-        self.try_connect(qp, to).unwrap();
+    fn connect(&self, qp: &Qp, peer: &Qp) {
+        self.try_connect(qp, peer).unwrap();
     }
 
-    fn try_connect(&self, qp: &Qp, to: &Qp) -> Result<(), CreateError> {
+    fn try_connect(&self, qp: &Qp, peer: &Qp) -> Result<(), CreateError> {
         let own = self.adapter.facts().endpoint;
         let init = Modify {
             state: Some(State::Init),
@@ -94,7 +94,7 @@ impl Program {
             state: Some(State::Rtr),
             address: Some(self.adapter.address_vector(own, 0, 64).unwrap()),
             path_mtu: Some(1024),
-            dest_qp: Some(to.number()),
+            dest_qp: Some(peer.number()),
             rq_psn: Some(Psn::new(7)),
             max_dest_rd_atomic: Some(1),
             min_rnr_timer: Some(12),
@@ -134,19 +134,19 @@ impl Program {
 }
 
 /// Connects two programs, and sends a message from the first to the second.
-fn message(from: &Program, to: &Program) -> [Arc<Qp>; 2] {
-    let qps = [from.qp(), to.qp()];
-    from.connect(&qps[0], &qps[1]);
-    to.connect(&qps[1], &qps[0]);
-    deliver([from, to], &qps);
+fn message(sender: &Program, receiver: &Program) -> [Arc<Qp>; 2] {
+    let qps = [sender.qp(), receiver.qp()];
+    sender.connect(&qps[0], &qps[1]);
+    receiver.connect(&qps[1], &qps[0]);
+    deliver([sender, receiver], &qps);
     qps
 }
 
 /// Sends a message from the first program to the second.
-fn deliver([from, to]: [&Program; 2], qps: &[Arc<Qp>; 2]) {
+fn deliver([sender, receiver]: [&Program; 2], qps: &[Arc<Qp>; 2]) {
     qps[1].post_recv(|queue| queue.push(&ReceiveRequest { id: 1, sges: &[] })).unwrap().unwrap();
-    assert_eq!(from.send(&qps[0]), Status::Success);
-    while to.cq.poll(1, |_| {}).unwrap() == 0 {}
+    assert_eq!(sender.send(&qps[0]), Status::Success);
+    while receiver.cq.poll(1, |_| {}).unwrap() == 0 {}
 }
 
 #[test]

@@ -53,11 +53,11 @@ fn shows(paths: &Paths, name: &str, words: &str) {
     let file = paths.folder().join("sys/class/infiniband/remora0/ports/1").join(name);
     let limit = std::time::Instant::now() + LONG;
     loop {
-        let said = std::fs::read_to_string(&file).unwrap();
-        if said.trim() == words {
+        let content = std::fs::read_to_string(&file).unwrap();
+        if content.trim() == words {
             return;
         }
-        assert!(std::time::Instant::now() < limit, "{name}: {said}");
+        assert!(std::time::Instant::now() < limit, "{name}: {content}");
         std::thread::yield_now();
     }
 }

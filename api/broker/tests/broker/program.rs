@@ -70,8 +70,8 @@ impl Program {
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut program = Program { child, input, output, range: 0, listens: String::new() };
-        let said = program.hear("range ");
-        let (range, listens) = said.split_once(' ').unwrap();
+        let line = program.hear("range ");
+        let (range, listens) = line.split_once(' ').unwrap();
         (program.range, program.listens) = (range.parse().unwrap(), listens.to_owned());
         program
     }
@@ -188,11 +188,11 @@ fn a_program() {
 }
 
 impl Bench {
-    fn connect(&mut self, to: &str) -> String {
+    fn connect(&mut self, address: &str) -> String {
         // A dead peer is noticed within about half a second. A peer that waits for a core is not taken for
         // dead.
         let options = QpOptions { timeout: 14, retry_cnt: 7, ..QpOptions::default() };
-        let pair = self.domain.create_qp(&self.cq, &self.cq, &options).unwrap().connect(to).unwrap();
+        let pair = self.domain.create_qp(&self.cq, &self.cq, &options).unwrap().connect(address).unwrap();
         let table = RemoteMemory::from_bytes(pair.peer_private_data()).unwrap();
         self.pairs.clear();
         self.pairs.push((pair, table));
@@ -205,7 +205,8 @@ impl Bench {
         let Some((pair, table)) = self.pairs.last_mut() else { return "no peer".to_owned() };
         for round in 0..rounds {
             let len = 1 + (round as usize * 7919) % LEN;
-            let data: Vec<u8> = (0..len).map(|at| (at as u64 ^ at as u64 >> 8 ^ round) as u8).collect();
+            let data: Vec<u8> =
+                (0..len).map(|index| (index as u64 ^ index as u64 >> 8 ^ round) as u8).collect();
             self.memory.write(0, &data).unwrap();
             let source = self.memory.sge(0, len);
             let back = self.memory.sge(LEN, len);

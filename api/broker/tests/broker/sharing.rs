@@ -64,8 +64,11 @@ fn eight_programs_go_on_while_one_is_killed_and_started_again() {
     assert!(after.programs.iter().all(|program| program.range != servers[0].range));
     servers[0] = Program::start(address);
     assert_eq!(servers[0].range, 9);
-    let to = format!("connect {}", servers[0].listens);
-    assert_eq!((workers[0].ask(&to), workers[0].ask("work 50")), ("done".to_owned(), "right".to_owned()));
+    let command = format!("connect {}", servers[0].listens);
+    assert_eq!(
+        (workers[0].ask(&command), workers[0].ask("work 50")),
+        ("done".to_owned(), "right".to_owned())
+    );
     for worker in &mut workers[1..] {
         assert_eq!(worker.hear("work: "), "right");
     }

@@ -17,7 +17,7 @@ use crate::network::{GUEST, TAP};
 /// A capture of all frames of the tap.
 pub struct Capture {
     dumpcap: Child,
-    told: BufReader<ChildStderr>,
+    stderr: BufReader<ChildStderr>,
     file: PathBuf,
 }
 
@@ -29,13 +29,13 @@ impl Capture {
         let mut command = wire.command("dumpcap");
         command.args(["-q", "-P", "-B", "64", "-i", TAP, "-f", "udp port 4791", "-w"]).arg(&file);
         let mut dumpcap = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut told = BufReader::new(dumpcap.stderr.take().unwrap());
+        let mut stderr = BufReader::new(dumpcap.stderr.take().unwrap());
         let mut line = String::new();
         while !line.starts_with("File:") {
             line.clear();
-            assert!(told.read_line(&mut line).unwrap() > 0, "dumpcap ended (`make setup`)");
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "dumpcap ended (`make setup`)");
         }
-        Capture { dumpcap, told, file }
+        Capture { dumpcap, stderr, file }
     }
 
     /// Ends the capture. Returns the numbers of frames sent by Remora and by the guest, after checking that
@@ -44,7 +44,7 @@ impl Capture {
     pub fn check(mut self, keep: bool) -> [usize; 2] {
         let pid = rustix::process::Pid::from_child(&self.dumpcap);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        assert!(wait_readable(self.told.get_ref().as_fd(), Some(LIMIT)).unwrap(), "dumpcap does not end");
+        assert!(wait_readable(self.stderr.get_ref().as_fd(), Some(LIMIT)).unwrap(), "dumpcap does not end");
         self.dumpcap.wait().unwrap();
         let recorded = std::fs::read(&self.file).unwrap();
         let frames = read(&recorded);
@@ -92,7 +92,9 @@ fn tshark(file: &PathBuf, filter: &str) -> String {
 
 /// Returns the frames of a pcap file: a header of 24 bytes, then 16 bytes before each frame.
 fn read(file: &[u8]) -> Vec<&[u8]> {
-    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let word = |bytes: &[u8], offset: usize| {
+        u32::from_le_bytes(bytes[offset..offset + 4].try_into().unwrap()) as usize
+    };
     let mut frames = Vec::new();
     let mut rest = &file[24..];
     while !rest.is_empty() {

@@ -80,8 +80,8 @@ impl Guest {
         let answers = BufReader::new(stream);
         let mut guest = Guest { qemu, answers, folder, ended: BTreeMap::new(), next: 0 };
         let ready = guest.line(Instant::now() + START);
-        let told = std::fs::read_to_string(guest.folder.join("console")).unwrap_or_default();
-        assert_eq!(ready.as_deref(), Some("ready"), "the guest does not start: {told}");
+        let console = std::fs::read_to_string(guest.folder.join("console")).unwrap_or_default();
+        assert_eq!(ready.as_deref(), Some("ready"), "the guest does not start: {console}");
         guest
     }
 

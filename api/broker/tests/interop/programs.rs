@@ -158,16 +158,16 @@ impl Bed<'_> {
 
     fn judge(&mut self, row: &Row, we: &str, began: Instant, own: &Output, guest: &Ended) {
         let [out, err] = [&own.stdout, &own.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
-        let at = format!("{} {} {} ({we})", self.port, FAMILIES[self.family], row.program);
+        let case = format!("{} {} {} ({we})", self.port, FAMILIES[self.family], row.program);
         if own.status.success() && guest.status == Some(0) {
             self.results.passed += 1;
-            println!("passed: {at}, {:.1} s", began.elapsed().as_secs_f32());
+            println!("passed: {case}, {:.1} s", began.elapsed().as_secs_f32());
             return;
         }
         let status = &guest.status;
         let printed = &guest.printed;
-        println!("FAILED: {at}\nRemora: {}\n{out}{err}\nguest: {status:?}\n{printed}", own.status);
-        self.results.failed.push(at);
+        println!("FAILED: {case}\nRemora: {}\n{out}{err}\nguest: {status:?}\n{printed}", own.status);
+        self.results.failed.push(case);
     }
 
     /// Runs rows in both directions, and checks that no intact frame was counted as corrupted.

@@ -132,12 +132,12 @@ impl Program {
         self.qp.modify(&rts).unwrap();
     }
 
-    fn sge(&self, at: usize, len: usize) -> Sge {
-        Sge { addr: self.at(at), len: len as u32, lkey: self.key }
+    fn sge(&self, offset: usize, len: usize) -> Sge {
+        Sge { addr: self.at(offset), len: len as u32, lkey: self.key }
     }
 
-    fn at(&self, at: usize) -> u64 {
-        self.memory.address() + at as u64
+    fn at(&self, offset: usize) -> u64 {
+        self.memory.address() + offset as u64
     }
 
     fn receive(&self) {
@@ -150,8 +150,8 @@ impl Program {
     }
 
     /// Sends rping's message, which describes these bytes of the program's memory.
-    fn announce(&mut self, at: usize, len: usize) {
-        let mut message = self.at(at).to_be_bytes().to_vec();
+    fn announce(&mut self, offset: usize, len: usize) {
+        let mut message = self.at(offset).to_be_bytes().to_vec();
         message.extend(self.key.get().to_be_bytes());
         message.extend((len as u32).to_be_bytes());
         self.memory.write(OUTBOX, &message).unwrap();
@@ -165,8 +165,8 @@ impl Program {
         let limit = Instant::now() + LIMIT;
         for wanted in ids {
             loop {
-                if let Some(at) = self.ended.iter().position(|id| id == wanted) {
-                    self.ended.swap_remove(at);
+                if let Some(index) = self.ended.iter().position(|id| id == wanted) {
+                    self.ended.swap_remove(index);
                     break;
                 }
                 let ended = &mut self.ended;
@@ -184,7 +184,7 @@ impl Program {
     fn announced(&self) -> (Remote, usize) {
         let mut message = [0; MESSAGE];
         self.memory.read(INBOX, &mut message).unwrap();
-        let word = |at: usize| u32::from_be_bytes(message[at..at + 4].try_into().unwrap());
+        let word = |offset: usize| u32::from_be_bytes(message[offset..offset + 4].try_into().unwrap());
         let addr = u64::from(word(0)) << 32 | u64::from(word(4));
         (Remote { addr, rkey: Key::new(word(8)) }, word(12) as usize)
     }
@@ -209,13 +209,13 @@ impl Program {
 
     /// Performs a round as rping's client.
     fn ask_round(&mut self, round: usize) {
-        let mut data: Vec<u8> = (0..SIZE).map(|at| b'A' + ((at + round) % 57) as u8).collect();
+        let mut data: Vec<u8> = (0..SIZE).map(|index| b'A' + ((index + round) % 57) as u8).collect();
         // rping's server sends back a zero-terminated string, whatever its length.
         data[SIZE - 1] = 0;
         self.memory.write(DATA, &data).unwrap();
-        for at in [DATA, SINK] {
+        for offset in [DATA, SINK] {
             self.receive();
-            self.announce(at, SIZE);
+            self.announce(offset, SIZE);
             self.ended(&[1, 0]);
         }
         let mut back = vec![1; SIZE];
@@ -253,8 +253,8 @@ fn serve(guest: &mut Guest, address: SocketAddr) {
 }
 
 /// The guest's rping is the server.
-fn ask(guest: &mut Guest, address: SocketAddr, to: SocketAddr) {
-    let rping = guest.spawn(&format!("rping -s -a {} -p {PORT} -C {ROUNDS} -S {SIZE}", to.ip()));
+fn ask(guest: &mut Guest, address: SocketAddr, destination: SocketAddr) {
+    let rping = guest.spawn(&format!("rping -s -a {} -p {PORT} -C {ROUNDS} -S {SIZE}", destination.ip()));
     while guest.run("rdma resource show cm_id | grep -q LISTEN").status != Some(0) {
         assert!(!guest.has_ended(rping), "rping does not listen");
     }
@@ -262,7 +262,7 @@ fn ask(guest: &mut Guest, address: SocketAddr, to: SocketAddr) {
     let id = program.cm.create_id(&program.channel, PortSpace::Tcp).unwrap();
     program.cm.bind(id, SocketAddr::new(address.ip(), 0), false).unwrap();
     let connect = Connect {
-        destination: to,
+        destination,
         service: ConnectedService::Rc,
         path_mtu: 3,
         traffic_class: 0,
@@ -290,10 +290,10 @@ fn a_program_of_ours_connects_with_rping_of_soft_roce_each_way() {
     let mut guest = Guest::start(&image, &network.wire);
     let capture = Capture::begin(&network.wire, "rping");
     for family in [0, 1] {
-        let at = |of: [&str; 2], port| SocketAddr::new(of[family].parse().unwrap(), port);
+        let endpoint = |addresses: [&str; 2], port| SocketAddr::new(addresses[family].parse().unwrap(), port);
         let inside = network.host.inside(|| {
-            serve(&mut guest, at(OWN, ROCE_PORT));
-            ask(&mut guest, at(OWN, ROCE_PORT), at(GUEST, PORT));
+            serve(&mut guest, endpoint(OWN, ROCE_PORT));
+            ask(&mut guest, endpoint(OWN, ROCE_PORT), endpoint(GUEST, PORT));
         });
         inside.unwrap();
     }
