@@ -241,9 +241,9 @@ unsafe fn completions(
         None => cq.poll(some)?,
         Some(timeout) => cq.wait(some, timeout)?,
     };
-    for (at, wc) in some[..taken].iter().enumerate() {
+    for (index, wc) in some[..taken].iter().enumerate() {
         // SAFETY: `taken` is at most `count`.
-        unsafe { out.add(at).write(emit_wc(wc)) };
+        unsafe { out.add(index).write(emit_wc(wc)) };
     }
     Ok(taken as c_int)
 }

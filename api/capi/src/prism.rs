@@ -86,8 +86,8 @@ struct Buffers {
     inline: [u8; MAX_INLINE],
 }
 
-fn sge(of: &CSge) -> Sge {
-    Sge { addr: of.addr, len: of.length, lkey: Key::new(of.lkey) }
+fn sge(element: &CSge) -> Sge {
+    Sge { addr: element.addr, len: element.length, lkey: Key::new(element.lkey) }
 }
 
 /// Returns true if the work request needs the PRISM extension.
@@ -179,7 +179,7 @@ fn operation<'a>(wr: &Wr, filled: &Filled, buffers: &'a Buffers) -> Result<Opera
     let has = |flag: u32| wr.prism_flags & flag != 0;
     let sges = &buffers.sges[..filled.elements];
     let remote = Remote { addr: wr.remote_addr, rkey: Key::new(wr.rkey) };
-    let at = Address { remote, indirect: has(ADDR_INDIRECT), bounded: has(ADDR_BOUNDED) };
+    let address = Address { remote, indirect: has(ADDR_INDIRECT), bounded: has(ADDR_BOUNDED) };
     let data = if has(DATA_INDIRECT) {
         Data::There { addr: wr.source_addr, len: wr.length }
     } else if wr.send_flags & INLINE != 0 {
@@ -192,12 +192,12 @@ fn operation<'a>(wr: &Wr, filled: &Filled, buffers: &'a Buffers) -> Result<Opera
             let here = sges.iter().map(|sge| u64::from(sge.len)).sum::<u64>();
             let here = u32::try_from(here).map_err(|_| Fault::invalid("a list of 4 GiB or more"))?;
             let len = if has(REDIRECT) { wr.length } else { here };
-            Operation::Read { from: at, len, into: sges }
+            Operation::Read { from: address, len, into: sges }
         }
-        WRITE => Operation::Write { to: at, data },
+        WRITE => Operation::Write { to: address, data },
         ALLOCATE => Operation::Allocate { list: wr.remote_addr, rkey: remote.rkey, data },
-        COMPARE_SWAP => Operation::CompareSwap { at, operands: operands(wr)? },
-        FETCH_ADD => Operation::FetchAdd { at, operands: operands(wr)? },
+        COMPARE_SWAP => Operation::CompareSwap { at: address, operands: operands(wr)? },
+        FETCH_ADD => Operation::FetchAdd { at: address, operands: operands(wr)? },
         _ => return Err(Fault::invalid("no such operation")),
     })
 }
@@ -223,14 +223,14 @@ fn post_one(
     Ok(post(&request)?)
 }
 
-/// Posts a list of work requests. After a failure, `at` points to the request that was refused.
+/// Posts a list of work requests. After a failure, `next` points to the request that was refused.
 ///
 /// # Safety
 /// The caller meets the conditions of the header.
-unsafe fn post(qp: *const Handle<Qp>, at: &mut *mut Wr) -> Result<(), Fault> {
+unsafe fn post(qp: *const Handle<Qp>, next: &mut *mut Wr) -> Result<(), Fault> {
     // SAFETY: the caller meets the conditions of the header.
     let qp = unsafe { look(qp)? };
-    filled(*at)?;
+    filled(*next)?;
     let mut stage = qp.stage.lock().unwrap_or_else(PoisonError::into_inner);
     let Stage::Ready(pair) = &mut *stage else {
         return Err(Fault::new(libc::ENOTCONN, "it is not connected"));
@@ -239,15 +239,15 @@ unsafe fn post(qp: *const Handle<Qp>, at: &mut *mut Wr) -> Result<(), Fault> {
     let nothing = Sge { addr: 0, len: 0, lkey: Key::new(0) };
     let mut buffers = Buffers { sges: [nothing; MAX_SGE], inline: [0; MAX_INLINE] };
     let mut batch = pair.batch()?;
-    while !at.is_null() {
-        filled(*at)?;
+    while !next.is_null() {
+        filled(*next)?;
         // SAFETY: the pointer is not null and aligned, and the header requires a list of work requests.
-        let wr = unsafe { &**at };
+        let wr = unsafe { &**next };
         if needs_prism(wr) && !agreed {
             return Err(Fault::new(libc::EOPNOTSUPP, "the peer did not agree on PRISM"));
         }
         post_one(wr, qp.max_inline, &mut buffers, |request| batch.post_prism(request))?;
-        *at = wr.next;
+        *next = wr.next;
     }
     Ok(())
 }
@@ -262,14 +262,14 @@ pub unsafe extern "C" fn remora_post_prism(
     wr: *mut Wr,
     bad_wr: *mut *mut Wr,
 ) -> c_int {
-    let mut at = wr;
+    let mut next = wr;
     // SAFETY: the caller meets the conditions of the header.
-    let done = unsafe { post(qp, &mut at) };
+    let done = unsafe { post(qp, &mut next) };
     if done.is_err()
         && let Ok(bad) = filled(bad_wr)
     {
         // SAFETY: the pointer is not null, and the caller meets the conditions of the header.
-        unsafe { bad.write(at) };
+        unsafe { bad.write(next) };
     }
     number(done)
 }

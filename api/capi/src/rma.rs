@@ -224,8 +224,12 @@ pub unsafe extern "C" fn remora_rma_grant(
         filled(client.cast_mut())?;
         let rights = rights(bits)?;
         // SAFETY: the pointer is not null, and the caller meets the conditions of the header.
-        let (region, key, who) = unsafe { (region(handle)?, key(region_key)?, &*client) };
-        let client = Client { address: Address(who.address), pid: who.pid, incarnation: who.incarnation };
+        let (region, key, identity) = unsafe { (region(handle)?, key(region_key)?, &*client) };
+        let client = Client {
+            address: Address(identity.address),
+            pid: identity.pid,
+            incarnation: identity.incarnation,
+        };
         let grant = match &key {
             Some(key) => region.grant_under(&client, key),
             None => region.grant(&client),

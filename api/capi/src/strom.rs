@@ -138,7 +138,7 @@ pub unsafe extern "C" fn remora_wait_answer(
     tag: u32,
     timeout_ms: u32,
     out: *mut CAnswer,
-    into: *mut c_void,
+    buffer: *mut c_void,
     capacity: usize,
 ) -> c_int {
     number((|| {
@@ -154,10 +154,10 @@ pub unsafe extern "C" fn remora_wait_answer(
         })?;
         let len = capacity.min(answer.len as usize);
         if len > 0 {
-            let into = filled(into.cast::<u8>())?;
+            let buffer = filled(buffer.cast::<u8>())?;
             // SAFETY: the pointer is not null, and the header requires `capacity` bytes.
-            let into = unsafe { std::slice::from_raw_parts_mut(into, len) };
-            answers.read(&answer, into).map_err(Fault::invalid)?;
+            let buffer = unsafe { std::slice::from_raw_parts_mut(buffer, len) };
+            answers.read(&answer, buffer).map_err(Fault::invalid)?;
         }
         let result = CAnswer { tag, status: answer.status.0.into(), length: answer.len };
         // SAFETY: the caller meets the conditions of the header.

@@ -32,9 +32,9 @@ impl Installed {
         Installed(folder)
     }
 
-    fn pkg_config(&self, what: &[&str]) -> Vec<String> {
+    fn pkg_config(&self, options: &[&str]) -> Vec<String> {
         let mut command = Command::new("pkg-config");
-        command.env("PKG_CONFIG_PATH", self.0.join("lib/pkgconfig")).args(what).arg("remora");
+        command.env("PKG_CONFIG_PATH", self.0.join("lib/pkgconfig")).args(options).arg("remora");
         run(&mut command).split_whitespace().map(str::to_owned).collect()
     }
 

@@ -135,10 +135,19 @@ pub unsafe extern "C" fn remora_rma_post(handle: *const Handle<SharedPortal>, wr
         let timeout = (wr.timeout_ms > 0).then(|| Duration::from_millis(wr.timeout_ms.into()));
         // SAFETY: the caller meets the conditions of the header.
         let (local, grant) = unsafe { (region(wr.local)?, grant(wr.grant)?) };
-        let from = wr.local_offset;
-        let to = wr.remote_offset;
+        let local_offset = wr.local_offset;
+        let remote_offset = wr.remote_offset;
         let len = wr.length;
-        let id = inner.portal.submit(operation, class, &local, from, &grant, to, len, timeout)?;
+        let id = inner.portal.submit(
+            operation,
+            class,
+            &local,
+            local_offset,
+            &grant,
+            remote_offset,
+            len,
+            timeout,
+        )?;
         inner.ids.insert(id, wr.wr_id);
         Ok(())
     })())
@@ -150,16 +159,16 @@ impl Inner {
     /// # Safety
     /// `out` points to `count` elements.
     unsafe fn take(&mut self, count: usize, out: *mut RmaWc) -> Result<usize, Fault> {
-        for at in 0..count {
+        for index in 0..count {
             let (id, status) = match self.portal.poll() {
                 Ok(Some(ended)) => ended,
                 // Results already written are not lost; the next call returns the error.
-                Err(error) if at == 0 => return Err(error.into()),
-                Ok(None) | Err(_) => return Ok(at),
+                Err(error) if index == 0 => return Err(error.into()),
+                Ok(None) | Err(_) => return Ok(index),
             };
             let wr_id = self.ids.remove(&id).unwrap_or_default();
-            // SAFETY: `at` is below `count`.
-            unsafe { out.add(at).write(RmaWc { wr_id, status: status as u32, reserved: 0 }) };
+            // SAFETY: `index` is below `count`.
+            unsafe { out.add(index).write(RmaWc { wr_id, status: status as u32, reserved: 0 }) };
         }
         Ok(count)
     }
