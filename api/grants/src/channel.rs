@@ -67,9 +67,9 @@ impl Timed {
 }
 
 impl Read for Timed {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.inner.set_read_timeout(self.left())?;
-        self.inner.read(into)
+        self.inner.read(buffer)
     }
 }
 
@@ -249,13 +249,13 @@ impl fmt::Debug for Channel {
 fn connect(server: SocketAddr, nic: IpAddr, timeout: Duration) -> Result<TcpStream> {
     let server = scoped(SocketAddr::new(server.ip().to_canonical(), server.port()), server);
     let nic = nic.to_canonical();
-    let from = scoped(SocketAddr::new(nic, 0), server);
+    let source = scoped(SocketAddr::new(nic, 0), server);
     let no_way = |cause| Error::NoWay { nic, server, cause };
     let socket = Socket::new(Domain::for_address(server), Type::STREAM, Some(Protocol::TCP))?;
     if server.is_ipv4() != nic.is_ipv4() {
         return Err(no_way(io::Error::other("one is IPv4, the other IPv6")));
     }
-    socket.bind(&from.into()).map_err(no_way)?;
+    socket.bind(&source.into()).map_err(no_way)?;
     socket.connect_timeout(&server.into(), timeout).map_err(|error| match error.kind() {
         ErrorKind::ConnectionRefused => Error::NoServer(server),
         ErrorKind::TimedOut => Error::Silent(server),
@@ -265,11 +265,12 @@ fn connect(server: SocketAddr, nic: IpAddr, timeout: Duration) -> Result<TcpStre
     Ok(socket.into())
 }
 
-/// Returns the address `own`. If it is an IPv6 link-local address, it gets the scope (interface) of `of`.
-fn scoped(own: SocketAddr, of: SocketAddr) -> SocketAddr {
-    match (own, of) {
-        (SocketAddr::V6(own), SocketAddr::V6(of)) if own.ip().is_unicast_link_local() => {
-            SocketAddrV6::new(*own.ip(), own.port(), 0, of.scope_id()).into()
+/// Returns the address `own`. If it is an IPv6 link-local address, it gets the scope (interface) of
+/// `peer`.
+fn scoped(own: SocketAddr, peer: SocketAddr) -> SocketAddr {
+    match (own, peer) {
+        (SocketAddr::V6(own), SocketAddr::V6(peer)) if own.ip().is_unicast_link_local() => {
+            SocketAddrV6::new(*own.ip(), own.port(), 0, peer.scope_id()).into()
         }
         _ => own,
     }

@@ -179,18 +179,18 @@ impl GrantRequest {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<GrantRequest> {
-        let mut from = Reader(bytes);
-        let right = from.byte()? == REQUEST && from.take::<4>()? == MAGIC && from.byte()? == VERSION;
-        let follow = match from.byte()? {
+        let mut reader = Reader(bytes);
+        let right = reader.byte()? == REQUEST && reader.take::<4>()? == MAGIC && reader.byte()? == VERSION;
+        let follow = match reader.byte()? {
             0 => false,
             1 => true,
             _ => return None,
         };
-        let address = Address(from.take()?);
-        let [pid, incarnation] = [from.take()?, from.take()?].map(u32::from_le_bytes);
-        let token = Zeroizing::new(from.counted()?.to_vec());
+        let address = Address(reader.take()?);
+        let [pid, incarnation] = [reader.take()?, reader.take()?].map(u32::from_le_bytes);
+        let token = Zeroizing::new(reader.counted()?.to_vec());
         let client = Client { address, pid, incarnation };
-        from.end(GrantRequest { client, follow, token }).filter(|_| right)
+        reader.end(GrantRequest { client, follow, token }).filter(|_| right)
     }
 }
 
@@ -201,12 +201,12 @@ fn put_grant(bytes: &mut Vec<u8>, granted: &RegionGrant) {
     bytes.extend(*Zeroizing::new(granted.grant.to_bytes()));
 }
 
-fn take_grant(from: &mut Reader<'_>) -> Option<RegionGrant> {
-    let name = std::str::from_utf8(from.counted()?).ok()?;
+fn take_grant(reader: &mut Reader<'_>) -> Option<RegionGrant> {
+    let name = std::str::from_utf8(reader.counted()?).ok()?;
     // A name is printed: it must not move a terminal's cursor.
     let plain = !name.is_empty() && name.len() <= LONGEST_NAME && !name.chars().any(char::is_control);
-    let rights = Rights(from.byte()?);
-    let grant = Grant::from_bytes(&from.take::<{ Grant::LEN }>()?)?;
+    let rights = Rights(reader.byte()?);
+    let grant = Grant::from_bytes(&reader.take::<{ Grant::LEN }>()?)?;
     plain.then(|| RegionGrant { name: name.to_owned(), rights, grant })
 }
 
@@ -236,27 +236,27 @@ impl GrantReply {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<GrantReply> {
-        let mut from = Reader(bytes);
-        let reply = match from.byte()? {
-            CALL => return Some(GrantReply::Call(from.0.to_vec())),
+        let mut reader = Reader(bytes);
+        let reply = match reader.byte()? {
+            CALL => return Some(GrantReply::Call(reader.0.to_vec())),
             GRANTS => {
-                let follows = from.byte()? == 1;
-                let count = usize::from(u16::from_le_bytes(from.take()?));
+                let follows = reader.byte()? == 1;
+                let count = usize::from(u16::from_le_bytes(reader.take()?));
                 if count > REGIONS {
                     return None;
                 }
-                let grants = (0..count).map(|_| take_grant(&mut from)).collect::<Option<_>>()?;
+                let grants = (0..count).map(|_| take_grant(&mut reader)).collect::<Option<_>>()?;
                 GrantReply::Grants { follows, grants }
             }
             ANNOUNCEMENT => {
-                let time = Duration::from_millis(u32::from_le_bytes(from.take()?).into());
-                GrantReply::Announcement(time, take_grant(&mut from)?)
+                let time = Duration::from_millis(u32::from_le_bytes(reader.take()?).into());
+                GrantReply::Announcement(time, take_grant(&mut reader)?)
             }
             NOT_ADMITTED => GrantReply::NotAdmitted,
-            TRANSLATED => GrantReply::Translated(Address(from.take()?)),
+            TRANSLATED => GrantReply::Translated(Address(reader.take()?)),
             _ => return None,
         };
-        from.end(reply)
+        reader.end(reply)
     }
 }
 
@@ -266,7 +266,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn granted(name: &str) -> RegionGrant {
-        let bytes: [u8; Grant::LEN] = std::array::from_fn(|at| at as u8);
+        let bytes: [u8; Grant::LEN] = std::array::from_fn(|index| index as u8);
         RegionGrant {
             name: name.to_owned(),
             rights: Rights::READ | Rights::REKEY,
@@ -314,10 +314,10 @@ mod tests {
     fn what_is_too_long_of_another_version_or_has_a_name_that_moves_the_cursor_is_malformed() {
         let mut long = Zeroizing::new((LONGEST_REQUEST as u32 + 1).to_le_bytes().to_vec());
         assert_eq!(next(&mut long, LONGEST_REQUEST, GrantRequest::decode), Err(Malformed));
-        for at in 0..6 {
+        for index in 0..6 {
             let mut bytes = request().encode();
-            bytes[4 + at] ^= 1;
-            assert_eq!(GrantRequest::decode(&bytes[4..]), None, "byte {at}");
+            bytes[4 + index] ^= 1;
+            assert_eq!(GrantRequest::decode(&bytes[4..]), None, "byte {index}");
         }
         for name in ["", "a\x1b[2J", &"n".repeat(LONGEST_NAME + 1)] {
             let reply = GrantReply::Announcement(Duration::ZERO, granted(name));

@@ -146,9 +146,9 @@ impl GrantServer {
         check(&offers)?;
         let config =
             tls::server(&options.certificate).map_err(|error| Error::Certificate(error.to_string()))?;
-        let at = |error| Error::Listen(listen, error);
-        let listener = TcpListener::bind(listen).map_err(at)?;
-        let address = listener.local_addr().map_err(at)?;
+        let listen_error = |error| Error::Listen(listen, error);
+        let listener = TcpListener::bind(listen).map_err(listen_error)?;
+        let address = listener.local_addr().map_err(listen_error)?;
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), acceptor::WAKE)?;
         let fingerprint = options.certificate.fingerprint();
@@ -186,7 +186,7 @@ impl GrantServer {
     /// `NoRegion` if the server has no region of that name; `Io` if the server's thread cannot be woken.
     pub fn announce(&self, name: &str, key: RegionKey, ahead: Duration) -> Result<()> {
         let number = self.number(name)?;
-        *self.shared.offers[number].next() = Some(Next { key, at: Instant::now() + ahead });
+        *self.shared.offers[number].next() = Some(Next { key, due: Instant::now() + ahead });
         self.shared.announce.lock().unwrap_or_else(PoisonError::into_inner).push(number);
         self.waker.wake()?;
         Ok(())

@@ -129,13 +129,13 @@ impl RmaSession {
     /// # Errors
     /// `NoRegion`, `NoRight` or `OutOfBounds` before anything is sent; `NoAnswer`, `KeyChanges`, `Rma` or
     /// `Access` if the operation fails; the errors of [`Channel::open`] if new grants cannot be fetched.
-    pub fn read(&mut self, region: &str, offset: u64, into: &mut [u8]) -> Result<()> {
-        let place = self.checked(region, Verb::Read, offset, into.len())?;
-        let mut at = offset;
-        for piece in into.chunks_mut(BUFFER) {
-            self.operate(place, Verb::Read, at, piece.len())?;
+    pub fn read(&mut self, region: &str, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let place = self.checked(region, Verb::Read, offset, buffer.len())?;
+        let mut position = offset;
+        for piece in buffer.chunks_mut(BUFFER) {
+            self.operate(place, Verb::Read, position, piece.len())?;
             self.buffer.memory().read(0, piece)?;
-            at += piece.len() as u64;
+            position += piece.len() as u64;
         }
         Ok(())
     }
@@ -146,11 +146,11 @@ impl RmaSession {
     /// The errors of [`read`](RmaSession::read). A failed write may have changed part of the region.
     pub fn write(&mut self, region: &str, offset: u64, bytes: &[u8]) -> Result<()> {
         let place = self.checked(region, Verb::Write, offset, bytes.len())?;
-        let mut at = offset;
+        let mut position = offset;
         for piece in bytes.chunks(BUFFER) {
             self.buffer.memory().write(0, piece)?;
-            self.operate(place, Verb::Write, at, piece.len())?;
-            at += piece.len() as u64;
+            self.operate(place, Verb::Write, position, piece.len())?;
+            position += piece.len() as u64;
         }
         Ok(())
     }

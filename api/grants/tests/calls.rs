@@ -68,8 +68,8 @@ impl Bed {
 fn next(caller: &mut Caller) -> Result<ServerMessage, Error> {
     let until = Instant::now() + PATIENCE;
     loop {
-        if let Some(said) = caller.try_recv()? {
-            return Ok(said);
+        if let Some(message) = caller.try_recv()? {
+            return Ok(message);
         }
         assert!(Instant::now() < until, "nothing came");
         caller.wait(until)?;
@@ -84,7 +84,7 @@ fn reply(caller: &mut Caller) -> Vec<u8> {
 }
 
 fn message(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at * 7 + len) as u8).collect()
+    (0..len).map(|index| (index * 7 + len) as u8).collect()
 }
 
 #[test]

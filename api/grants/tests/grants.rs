@@ -57,9 +57,9 @@ impl Bed {
     }
 
     fn has(&self, offset: usize, bytes: &[u8]) -> bool {
-        let mut found = vec![0; bytes.len()];
-        self.server.offers()[0].region().memory().read(offset, &mut found).unwrap();
-        found == bytes
+        let mut content = vec![0; bytes.len()];
+        self.server.offers()[0].region().memory().read(offset, &mut content).unwrap();
+        content == bytes
     }
 
     /// Waits until the server's counters satisfy `enough`.
@@ -80,7 +80,7 @@ impl Bed {
 }
 
 fn contents() -> Vec<u8> {
-    (0..LEN).map(|at| (at / 251 + at) as u8).collect()
+    (0..LEN).map(|index| (index / 251 + index) as u8).collect()
 }
 
 fn nic(host: &str) -> Context {
@@ -178,9 +178,9 @@ fn a_nic_with_another_address_than_its_connection_is_told_of_the_translation() {
     let relaying = std::thread::spawn(move || {
         let near = relay.accept().unwrap().0;
         let far = TcpStream::connect(server).unwrap();
-        let mut from = near.try_clone().unwrap();
-        let mut to = far.try_clone().unwrap();
-        let there = std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        let mut reader = near.try_clone().unwrap();
+        let mut writer = far.try_clone().unwrap();
+        let there = std::thread::spawn(move || std::io::copy(&mut reader, &mut writer));
         let _ = std::io::copy(&mut { far }, &mut { near });
         let _ = there.join();
     });
@@ -361,18 +361,26 @@ fn who_cannot_stay_for_announcements_asks_again() {
 fn what_is_not_granted_is_told_before_anything_is_sent() {
     let bed = Bed::new("127.0.0.1", Rights::READ);
     let mut session = bed.session();
-    let told = |outcome: Result<(), Error>| outcome.unwrap_err().to_string();
-    assert_eq!(told(session.write("memory", 0, &[1])), "the server does not grant write to region memory");
+    let error_text = |outcome: Result<(), Error>| outcome.unwrap_err().to_string();
+    assert_eq!(
+        error_text(session.write("memory", 0, &[1])),
+        "the server does not grant write to region memory"
+    );
     let key = RegionKey::new([9; 16]).unwrap();
-    assert_eq!(told(session.rekey("memory", &key)), "the server does not grant rekey to region memory");
-    assert_eq!(told(session.read("none", 0, &mut [0])), "the server grants no region none; it grants memory");
+    assert_eq!(error_text(session.rekey("memory", &key)), "the server does not grant rekey to region memory");
+    assert_eq!(
+        error_text(session.read("none", 0, &mut [0])),
+        "the server grants no region none; it grants memory"
+    );
     let end = format!("region memory has {LEN} bytes: {} is beyond its end", LEN + 1);
-    assert_eq!(told(session.read("memory", LEN as u64, &mut [0])), end);
+    assert_eq!(error_text(session.read("memory", LEN as u64, &mut [0])), end);
     let granted = session.regions()[0].grant;
     assert_eq!(granted.to_bytes()[46..], [0; 32], "the keys of write and rekey are not given");
     let shm = Device::shm().open().unwrap();
     let credential = Credential::Token(bed.token.clone());
-    assert!(told(RmaSession::open(&shm, bed.pin(), credential).map(drop)).contains("use port udp or xdp"));
+    assert!(
+        error_text(RmaSession::open(&shm, bed.pin(), credential).map(drop)).contains("use port udp or xdp")
+    );
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl Connection {
         loop {
             match self.next() {
                 Drive::Waits => {}
-                found => return found,
+                step => return step,
             }
             match self.tls.read_tls(&mut self.stream) {
                 Ok(0) => return Drive::Ended,
@@ -141,7 +141,7 @@ impl Connection {
 
     /// Returns the next complete message among the received bytes.
     fn next(&mut self) -> Drive {
-        let found = match self.state {
+        let result = match self.state {
             State::Asks { .. } => message::next(&mut self.came, LONGEST_REQUEST, GrantRequest::decode)
                 .map(|it| it.map(Drive::Asks)),
             State::Follows(client) if self.longest > 0 => {
@@ -152,8 +152,8 @@ impl Connection {
             _ if self.came.is_empty() => Ok(None),
             _ => Err(message::Malformed),
         };
-        match found {
-            Ok(Some(found)) => found,
+        match result {
+            Ok(Some(step)) => step,
             Ok(None) => Drive::Waits,
             Err(message::Malformed) => Drive::Ended,
         }

@@ -19,7 +19,7 @@ pub struct Offer {
 /// The announced key and the time at which it takes effect.
 pub(super) struct Next {
     pub(super) key: RegionKey,
-    pub(super) at: Instant,
+    pub(super) due: Instant,
 }
 
 impl Offer {
@@ -51,7 +51,7 @@ impl Offer {
         let next = next.as_ref()?;
         let grant = self.region().grant_under(client, &next.key).restricted(self.rights);
         let granted = RegionGrant { name: self.name.clone(), rights: self.rights, grant };
-        Some((next.at.saturating_duration_since(Instant::now()), granted))
+        Some((next.due.saturating_duration_since(Instant::now()), granted))
     }
 }
 
