@@ -128,11 +128,11 @@ fn watched(
     let failing = Arc::clone(&adapter);
     let port = Arc::new(PortView::new(events.first().clone()));
     adapter.learn_local(&port.addresses());
-    let told = Arc::clone(&port);
+    let port_view = Arc::clone(&port);
     let learning = Arc::clone(&adapter);
     let events = events.on_change(move |state| {
-        told.change(state);
-        learning.learn_local(&told.addresses());
+        port_view.change(state);
+        learning.learn_local(&port_view.addresses());
     });
     let watch =
         Watch::of(range, neighbours, Some(events), move || counted.counters(), move || failing.fail())?;
@@ -194,8 +194,8 @@ fn parse(text: &str) -> Result<Vec<SocketAddr>, OpenError> {
 fn parse_one(text: &str) -> Result<SocketAddr, OpenError> {
     let (ip, _) = text.split_once('%').unwrap_or((text, ""));
     // Only the interface is looked up: a host name is not an address.
-    let found = ip.parse::<IpAddr>().ok().and_then(|_| (text, ROCE_PORT).to_socket_addrs().ok()?.next());
-    found.ok_or_else(|| {
+    let address = ip.parse::<IpAddr>().ok().and_then(|_| (text, ROCE_PORT).to_socket_addrs().ok()?.next());
+    address.ok_or_else(|| {
         let words = format!("{ADDRESS}={text}: not an address of this machine; choose one such as 127.0.0.2");
         OpenError::Port(words)
     })

@@ -35,13 +35,13 @@ pub fn resolve(view: &ContextObject, attr: &IbvAhAttr) -> Result<AddressVector, 
         return Err(libc::EINVAL);
     }
     port::check(attr.port_num.into())?;
-    let from = gid::source(view, sgid_index.into())?;
-    let to = gid::endpoint(&dgid);
-    if !to.address.is_host() && !to.address.is_multicast() {
+    let source = gid::source(view, sgid_index.into())?;
+    let destination = gid::endpoint(&dgid);
+    if !destination.address.is_host() && !destination.address.is_multicast() {
         return Err(libc::EINVAL);
     }
     let hops = if hop_limit == 0 { HOPS } else { hop_limit };
-    view.nic.adapter.address_vector_from(from, to, traffic_class, hops).map_err(errno::of_create)
+    view.nic.adapter.address_vector_from(source, destination, traffic_class, hops).map_err(errno::of_create)
 }
 
 /// Creates an address handle.

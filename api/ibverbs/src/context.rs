@@ -49,7 +49,7 @@ pub fn is_command(object: &ContextObject, descriptor: c_int) -> bool {
         unsafe { (libc::fstat(descriptor, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
             .map(|stat| (stat.st_dev, stat.st_ino))
     };
-    inode(descriptor).is_some_and(|found| inode(object.command.as_raw_fd()) == Some(found))
+    inode(descriptor).is_some_and(|identity| inode(object.command.as_raw_fd()) == Some(identity))
 }
 
 /// Copies as much of `value` as fits into `capacity` bytes, and zeroes the rest. Older programs have a

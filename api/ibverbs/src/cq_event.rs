@@ -35,12 +35,12 @@ const NOTHING: libc::pollfd = libc::pollfd { fd: -1, events: libc::POLLIN, reven
 /// Fills in a wait. Returns false with the errno set if the channel is invalid.
 #[inline(never)]
 unsafe extern "C" fn begin(channel: *mut IbvCompChannel, wait: &mut Wait) -> bool {
-    let found = handles::look::<ChannelObject>(channel).and_then(|object| {
+    let result = handles::look::<ChannelObject>(channel).and_then(|object| {
         // SAFETY: programs only read the structure.
         let verbs = unsafe { *object.verbs.get() };
         context::look(verbs.context).map(|view| (object, verbs.fd, view))
     });
-    let Ok((object, descriptor, view)) = found else {
+    let Ok((object, descriptor, view)) = result else {
         errno::set(libc::EINVAL);
         return false;
     };
@@ -95,12 +95,12 @@ unsafe extern "C" fn end(
     if !succeeded {
         return Step::Failed;
     }
-    let Some(found) = report.map(|address| address as *mut IbvCq) else { return Step::Again };
+    let Some(event_cq) = report.map(|address| address as *mut IbvCq) else { return Step::Again };
     // SAFETY: a queue withdraws its reports before it is destroyed. The output pointers are the program's.
     unsafe {
-        let Some(queue) = handles::fast::<CqObject>(found) else { return Step::Again };
+        let Some(queue) = handles::fast::<CqObject>(event_cq) else { return Step::Again };
         queue.delivered.fetch_add(1, Ordering::AcqRel);
-        *cq = found;
+        *cq = event_cq;
         *cq_context = (*queue.verbs.get()).cq_context;
     }
     Step::Done

@@ -85,10 +85,15 @@ fn place(object: &DmObject, offset: u64, length: usize) -> Result<usize, c_int> 
     if end > object.length { Err(libc::EINVAL) } else { Ok(offset) }
 }
 
-unsafe extern "C" fn memcpy_to_dm(dm: *mut IbvDm, offset: u64, from: *const c_void, length: usize) -> c_int {
+unsafe extern "C" fn memcpy_to_dm(
+    dm: *mut IbvDm,
+    offset: u64,
+    source: *const c_void,
+    length: usize,
+) -> c_int {
     errno::number((|| {
         let object = handles::look::<DmObject>(dm)?;
-        let at = place(object, offset, length)?;
+        let position = place(object, offset, length)?;
         if !offset.is_multiple_of(GRAIN) || !(length as u64).is_multiple_of(GRAIN) {
             return Err(libc::EINVAL);
         }
@@ -96,15 +101,20 @@ unsafe extern "C" fn memcpy_to_dm(dm: *mut IbvDm, offset: u64, from: *const c_vo
             return Ok(());
         }
         // SAFETY: the program states that it has `length` bytes there.
-        let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) };
-        object.bytes.write(at, bytes).map_err(|_| libc::EINVAL)
+        let bytes = unsafe { std::slice::from_raw_parts(source.cast::<u8>(), length) };
+        object.bytes.write(position, bytes).map_err(|_| libc::EINVAL)
     })())
 }
 
-unsafe extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut IbvDm, offset: u64, length: usize) -> c_int {
+unsafe extern "C" fn memcpy_from_dm(
+    destination: *mut c_void,
+    dm: *mut IbvDm,
+    offset: u64,
+    length: usize,
+) -> c_int {
     errno::number((|| {
         let object = handles::look::<DmObject>(dm)?;
-        let at = place(object, offset, length)?;
+        let position = place(object, offset, length)?;
         if !offset.is_multiple_of(GRAIN) || !(length as u64).is_multiple_of(GRAIN) {
             return Err(libc::EINVAL);
         }
@@ -112,8 +122,8 @@ unsafe extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut IbvDm, offset: u64
             return Ok(());
         }
         // SAFETY: the program states that it has `length` bytes there.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), length) };
-        object.bytes.read(at, bytes).map_err(|_| libc::EINVAL)
+        let bytes = unsafe { std::slice::from_raw_parts_mut(destination.cast::<u8>(), length) };
+        object.bytes.read(position, bytes).map_err(|_| libc::EINVAL)
     })())
 }
 

@@ -48,7 +48,7 @@ struct Known {
 pub struct RemoteQp {
     ip: IpAddr,
     /// The own address, from which packets are sent.
-    from: IpAddr,
+    own: IpAddr,
     /// The number of the peer's queue pair.
     number: u32,
     /// The path MTU in bytes.
@@ -57,9 +57,9 @@ pub struct RemoteQp {
 
 impl RemoteQp {
     /// Creates the description from the GIDs of both ends.
-    pub fn new(from: &IbvGid, to: &IbvGid, number: u32, path_mtu: u32) -> RemoteQp {
-        let [ip, from] = [to, from].map(|gid| Ipv6Addr::from(gid.raw).to_canonical());
-        RemoteQp { ip, from, number, path_mtu }
+    pub fn new(own: &IbvGid, peer: &IbvGid, number: u32, path_mtu: u32) -> RemoteQp {
+        let [ip, own] = [peer, own].map(|gid| Ipv6Addr::from(gid.raw).to_canonical());
+        RemoteQp { ip, own, number, path_mtu }
     }
 }
 
@@ -112,14 +112,14 @@ pub fn completion(context: *mut IbvContext, completion: &IbvWc) {
         return;
     }
     let peer = known().peers.get(&qp).copied();
-    let to = match peer {
+    let peer_name = match peer {
         Some(RemoteQp { ip, number, .. }) => format!("queue pair {number:#x} at {ip}"),
         None => "unknown".to_owned(),
     };
     let view = context::look(context).ok();
     let status = Status::from_number(status as u8);
     say(&format!(
-        "queue pair {qp:#x}: work request {:#x} ended with status {} (vendor_err {}), peer {to}: {}{}",
+        "queue pair {qp:#x}: work request {:#x} ended with status {} (vendor_err {}), peer {peer_name}: {}{}",
         completion.wr_id,
         status as u8,
         completion.vendor_err,
@@ -158,16 +158,16 @@ fn is_first(status: c_int, qp: u32) -> bool {
     if statuses.len() >= MOST && !statuses.contains_key(&qp) {
         return false;
     }
-    let said = statuses.entry(qp).or_default();
+    let bits = statuses.entry(qp).or_default();
     let bit = 1u64 << (status as u32 % 64);
-    let first = *said & bit == 0;
-    *said |= bit;
+    let first = *bits & bit == 0;
+    *bits |= bit;
     first
 }
 
 /// Returns a fault of the network on the way to a peer that has not answered, or `None` if none is found.
 fn unreachable(nic: &Nic, peer: &RemoteQp) -> Option<String> {
-    let own = peer.from;
+    let own = peer.own;
     if nic.port.gids().iter().all(|(_, entry)| entry.ip != own) {
         return Some(format!("; no interface has the device's address {own} any more"));
     }
@@ -257,11 +257,11 @@ pub fn named<T>(call: &'static str, attribute: &str, result: Result<T, c_int>) -
 
 /// Explains a refused call: the refused object, and the reason.
 #[cold]
-pub fn refused(call: &'static str, what: &str, why: &dyn Display) {
+pub fn refused(call: &'static str, object: &str, why: &dyn Display) {
     if !is_wanted() {
         return;
     }
-    let key = (call, format!("{what}: {why}"));
+    let key = (call, format!("{object}: {why}"));
     let mut known = known();
     if known.refused.len() < MOST && !known.refused.contains(&key) {
         say(&format!("{call} is refused: {}", key.1));

@@ -37,8 +37,8 @@ pub fn source(object: &ContextObject, index: u32) -> Result<u8, c_int> {
 pub fn first_like(object: &ContextObject, address: &Address) -> Result<u8, c_int> {
     let gids = object.nic.port.gids();
     let is_like = |entry: &GidEntry| entry.ip.is_ipv4() == address.is_ipv4();
-    let found = gids.iter().find(|(_, entry)| is_like(entry));
-    found.map(|(index, _)| *index as u8).ok_or(libc::EINVAL)
+    let gid = gids.iter().find(|(_, entry)| is_like(entry));
+    gid.map(|(index, _)| *index as u8).ok_or(libc::EINVAL)
 }
 
 /// Returns the endpoint of a GID, a NIC or a multicast group: the address with RoCE's UDP port. An IPv4
@@ -172,8 +172,8 @@ pub unsafe extern "C" fn ibv_query_pkey(
 /// Returns the index of a partition key, which is in network order, or -1 if the table does not contain it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_pkey_index(context: *mut IbvContext, port: u8, pkey: u16) -> c_int {
-    let found = context::look(context)
+    let result = context::look(context)
         .and_then(|_| port::check(port.into()))
         .and_then(|()| if pkey == PKEY.to_be() { Ok(()) } else { Err(libc::ENOENT) });
-    errno::minus_one(found)
+    errno::minus_one(result)
 }

@@ -27,10 +27,10 @@ pub unsafe extern "C" fn ibv_import_pd(context: *mut IbvContext, number: u32) ->
     errno::pointer((|| {
         context::look(context)?;
         let is_it = |object: &PdObject| object.verbs.handle == number && object.parent_of.is_none();
-        let of = handles::find::<PdObject>(is_it).ok_or(libc::EINVAL)?;
-        let object = pd::look(of)?;
+        let pd = handles::find::<PdObject>(is_it).ok_or(libc::EINVAL)?;
+        let object = pd::look(pd)?;
         object.children.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
-        Ok(pd::give(context, object.pd, Some(Parent { of, td: std::ptr::null_mut() })))
+        Ok(pd::give(context, object.pd, Some(Parent { pd, td: std::ptr::null_mut() })))
     })())
 }
 
@@ -64,8 +64,8 @@ pub unsafe extern "C" fn ibv_unimport_mr(mr: *mut IbvMr) {
 pub unsafe extern "C" fn ibv_import_dm(context: *mut IbvContext, number: u32) -> *mut IbvDm {
     errno::pointer((|| {
         context::look(context)?;
-        let found = handles::find::<DmObject>(|object| object.is_numbered(number)).ok_or(libc::EINVAL)?;
-        Ok(handles::look::<DmObject>(found)?.again(context))
+        let dm = handles::find::<DmObject>(|object| object.is_numbered(number)).ok_or(libc::EINVAL)?;
+        Ok(handles::look::<DmObject>(dm)?.again(context))
     })())
 }
 

@@ -57,18 +57,18 @@ fn has_no_hole(first: usize, end: usize) -> bool {
 
 /// Queries each mapping of the range. `None` if the kernel does not support the query.
 fn by_query(maps: &File, first: u64, end: u64, rights: u64) -> Option<bool> {
-    let mut at = first;
-    while at < end {
-        let mut query = Query { size: size_of::<Query>() as u64, address: at, ..Query::default() };
+    let mut address = first;
+    while address < end {
+        let mut query = Query { size: size_of::<Query>() as u64, address, ..Query::default() };
         // SAFETY: the kernel fills the structure, whose size it is told.
         if unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &mut query) } != 0 {
             let errno = std::io::Error::last_os_error().raw_os_error();
             return if errno == Some(libc::ENOENT) { Some(false) } else { None };
         }
-        if query.rights & rights != rights || query.end <= at {
+        if query.rights & rights != rights || query.end <= address {
             return Some(false);
         }
-        at = query.end;
+        address = query.end;
     }
     Some(true)
 }
@@ -76,20 +76,20 @@ fn by_query(maps: &File, first: u64, end: u64, rights: u64) -> Option<bool> {
 /// Reads the lines of all mappings, which are sorted by address, up to the end of the range. If a line is
 /// not in the documented format, the range is accepted.
 fn by_text(maps: File, first: u64, end: u64, rights: u64) -> bool {
-    let mut at = first;
+    let mut address = first;
     for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
-        let Some((from, to, has)) = mapping(&line) else { return true };
-        if at >= end || from > at {
+        let Some((start, stop, has)) = mapping(&line) else { return true };
+        if address >= end || start > address {
             break;
         }
-        if to > at {
+        if stop > address {
             if has & rights != rights {
                 return false;
             }
-            at = to;
+            address = stop;
         }
     }
-    at >= end
+    address >= end
 }
 
 /// Parses the start, end and rights of a line such as `7f00-7f10 rw-p …`.
@@ -97,10 +97,10 @@ fn mapping(line: &[u8]) -> Option<(u64, u64, u64)> {
     let mut words = line.split(|byte| *byte == b' ');
     let range = std::str::from_utf8(words.next()?).ok()?;
     let shown = words.next()?;
-    let (from, to) = range.split_once('-')?;
-    let right = |at: usize, letter, right| if shown.get(at) == Some(&letter) { right } else { 0 };
+    let (start, end) = range.split_once('-')?;
+    let right = |index: usize, letter, right| if shown.get(index) == Some(&letter) { right } else { 0 };
     let rights = right(0, b'r', READABLE) | right(1, b'w', WRITABLE);
-    Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?, rights))
+    Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?, rights))
 }
 
 #[cfg(test)]

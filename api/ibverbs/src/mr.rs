@@ -255,9 +255,9 @@ pub unsafe extern "C" fn advise_mr(
         }
         let adapter = &context::look(object.verbs.context)?.nic.adapter;
         adapter.refuse_child().map_err(errno::of_create)?;
-        for at in 0..count as usize {
+        for index in 0..count as usize {
             // SAFETY: the program's list has `count` elements.
-            let sge = unsafe { *list.add(at) };
+            let sge = unsafe { *list.add(index) };
             let key = Key::new(sge.lkey);
             adapter.check_bytes(object.pd, key, sge.addr, sge.length).map_err(|_| libc::EFAULT)?;
         }

@@ -81,10 +81,10 @@ pub fn shared() -> Result<Arc<Nic>, c_int> {
         errno::of_open(&error)
     })?;
     let subjects = Arc::new(Subjects::default());
-    let told = Arc::clone(&subjects);
-    adapter.on_event(Arc::new(move |event| told.tell(event)));
-    let told = Arc::clone(&subjects);
-    port.on_event(move |event_type| told.tell_all(PORT, event_type));
+    let event_subjects = Arc::clone(&subjects);
+    adapter.on_event(Arc::new(move |event| event_subjects.tell(event)));
+    let port_subjects = Arc::clone(&subjects);
+    port.on_event(move |event_type| port_subjects.tell_all(PORT, event_type));
     let nic = Arc::new(Nic { adapter, watch, port, sources, subjects, waiter: AtomicI32::new(0) });
     // A NIC inherited by fork belongs to the parent and must not be dropped here.
     std::mem::forget(place.replace(Arc::clone(&nic)));
@@ -111,7 +111,8 @@ impl Nic {
     /// Makes the calling thread the one that waits for packets. Returns false if another thread is.
     pub fn begin_waiting(&self) -> bool {
         let own = rustix::thread::gettid().as_raw_pid();
-        let take = |from| self.waiter.compare_exchange(from, own, Ordering::AcqRel, Ordering::Acquire);
+        let take =
+            |expected| self.waiter.compare_exchange(expected, own, Ordering::AcqRel, Ordering::Acquire);
         match take(0) {
             Ok(_) => true,
             // A thread that was cancelled has not given up its role.
@@ -160,8 +161,8 @@ impl Subjects {
 /// Returns whether this thread of the process has ended.
 fn is_gone(thread: i32) -> bool {
     // SAFETY: signal 0 only checks whether the thread exists.
-    let found = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) };
-    found < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+    let result = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) };
+    result < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 impl Watcher {

@@ -28,8 +28,8 @@ pub unsafe extern "C" fn open_qp(context: *mut IbvContext, attr: *mut IbvQpOpenA
         let domain = handles::look::<XrcdObject>(attr.xrcd)?.number;
         let is_it =
             |object: &QpObject| object.raw.number().get() == attr.qp_num && object.xrc_domain == Some(domain);
-        let found = handles::find::<QpObject>(is_it).ok_or(libc::EINVAL)?;
-        let raw = Arc::clone(&handles::look::<QpObject>(found)?.raw);
+        let qp = handles::find::<QpObject>(is_it).ok_or(libc::EINVAL)?;
+        let raw = Arc::clone(&handles::look::<QpObject>(qp)?.raw);
         let qp_context = if attr.comp_mask & CONTEXT != 0 { attr.qp_context } else { std::ptr::null_mut() };
         Ok(qp::give_opened(context, view, raw, qp_context, domain))
     })())

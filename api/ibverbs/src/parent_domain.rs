@@ -34,6 +34,6 @@ pub unsafe extern "C" fn alloc_parent_domain(
         if let Some(td) = td {
             td.users.fetch_add(1, Ordering::AcqRel);
         }
-        Ok(pd::give(context, below.pd, Some(Parent { of: attr.pd, td: attr.td })))
+        Ok(pd::give(context, below.pd, Some(Parent { pd: attr.pd, td: attr.td })))
     })())
 }

@@ -24,7 +24,7 @@ pub struct PdObject {
 
 /// The domains that a parent domain refers to and keeps in use.
 pub struct Parent {
-    pub of: *mut IbvPd,
+    pub pd: *mut IbvPd,
     /// The thread domain, or NULL.
     pub td: *mut IbvTd,
 }
@@ -77,8 +77,8 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int {
 /// Deallocates a parent domain. Objects created with it belong to the domain that it stands for.
 pub fn dealloc_parent(parent: *mut IbvPd) -> Result<(), c_int> {
     let object = handles::take::<PdObject>(parent)?;
-    let Some(Parent { of, td }) = object.parent_of else { return Ok(()) };
-    look(of)?.children.fetch_sub(1, Ordering::AcqRel);
+    let Some(Parent { pd, td }) = object.parent_of else { return Ok(()) };
+    look(pd)?.children.fetch_sub(1, Ordering::AcqRel);
     if let Some(td) = handles::look_if_any::<TdObject>(td)? {
         td.users.fetch_sub(1, Ordering::AcqRel);
     }

@@ -91,10 +91,10 @@ mod tests {
             active,
             gids: vec![last.map(|last| GidEntry { ip: [10, 0, 0, last].into(), interface: 2 })],
         };
-        let told = |old: &PortState, new: &PortState| events(old, new).collect::<Vec<_>>();
-        assert_eq!(told(&state(true, Some(1)), &state(true, Some(1))), []);
-        assert_eq!(told(&state(true, Some(1)), &state(false, None)), [10, 18]);
-        assert_eq!(told(&state(false, None), &state(false, Some(1))), [18]);
-        assert_eq!(told(&state(false, Some(1)), &state(true, Some(1))), [9]);
+        let event_types = |old: &PortState, new: &PortState| events(old, new).collect::<Vec<_>>();
+        assert_eq!(event_types(&state(true, Some(1)), &state(true, Some(1))), []);
+        assert_eq!(event_types(&state(true, Some(1)), &state(false, None)), [10, 18]);
+        assert_eq!(event_types(&state(false, None), &state(false, Some(1))), [18]);
+        assert_eq!(event_types(&state(false, Some(1)), &state(true, Some(1))), [9]);
     }
 }

@@ -17,7 +17,7 @@ use crate::{errno, handles};
 #[inline]
 unsafe fn concluded<T>(
     posted: Option<Result<Result<(), c_int>, PostError>>,
-    at: *mut T,
+    next: *mut T,
     bad: *mut *mut T,
 ) -> c_int {
     let errno = match posted {
@@ -28,7 +28,7 @@ unsafe fn concluded<T>(
     };
     if !bad.is_null() {
         // SAFETY: the caller's promise.
-        unsafe { *bad = at };
+        unsafe { *bad = next };
     }
     errno
 }
@@ -36,22 +36,22 @@ unsafe fn concluded<T>(
 /// Posts a list of send work requests. `bad` receives the first request that was refused; those before it
 /// are posted.
 pub unsafe extern "C" fn post_send(qp: *mut IbvQp, wr: *mut IbvSendWr, bad: *mut *mut IbvSendWr) -> c_int {
-    let mut at = wr;
+    let mut next = wr;
     // SAFETY: NULL, or a live handle.
     let posted = unsafe { handles::fast::<QpObject>(qp) }.map(|object| {
         let service = object.raw.service();
         object.raw.post_send(|queue| {
             // SAFETY: the requests are the program's, and the last one has no successor.
-            while let Some(request) = unsafe { at.as_ref() } {
+            while let Some(request) = unsafe { next.as_ref() } {
                 // SAFETY: as above.
                 unsafe { requests::push(queue, service, request)? };
-                at = request.next;
+                next = request.next;
             }
             Ok(())
         })
     });
     // SAFETY: NULL, or the program's.
-    unsafe { concluded(posted, at, bad) }
+    unsafe { concluded(posted, next, bad) }
 }
 
 /// Posts the receive work requests of a list up to the first that is refused.
@@ -59,24 +59,24 @@ pub unsafe extern "C" fn post_send(qp: *mut IbvQp, wr: *mut IbvSendWr, bad: *mut
 /// # Safety
 /// The requests are the program's, and the last one has no successor.
 #[inline]
-unsafe fn receive_all(queue: &mut Receives<'_>, at: &mut *mut IbvRecvWr) -> Result<(), c_int> {
+unsafe fn receive_all(queue: &mut Receives<'_>, next: &mut *mut IbvRecvWr) -> Result<(), c_int> {
     // SAFETY: the caller's promise.
-    while let Some(request) = unsafe { at.as_ref() } {
+    while let Some(request) = unsafe { next.as_ref() } {
         // SAFETY: as above.
         unsafe { requests::receive(request, |request| queue.push(request))? };
-        *at = request.next;
+        *next = request.next;
     }
     Ok(())
 }
 
 /// Posts a list of receive work requests. `bad` receives the first request that was refused.
 pub unsafe extern "C" fn post_recv(qp: *mut IbvQp, wr: *mut IbvRecvWr, bad: *mut *mut IbvRecvWr) -> c_int {
-    let mut at = wr;
+    let mut next = wr;
     // SAFETY: NULL, or a live handle; the requests are the program's.
     unsafe {
         let posted = handles::fast::<QpObject>(qp)
-            .map(|object| object.raw.post_recv(|queue| receive_all(queue, &mut at)));
-        concluded(posted, at, bad)
+            .map(|object| object.raw.post_recv(|queue| receive_all(queue, &mut next)));
+        concluded(posted, next, bad)
     }
 }
 
@@ -87,12 +87,12 @@ pub unsafe extern "C" fn post_srq_recv(
     wr: *mut IbvRecvWr,
     bad: *mut *mut IbvRecvWr,
 ) -> c_int {
-    let mut at = wr;
+    let mut next = wr;
     // SAFETY: as in `post_recv`.
     unsafe {
         let posted = handles::fast::<SrqObject>(srq)
-            .map(|object| object.raw.post_recv(|queue| receive_all(queue, &mut at)));
-        concluded(posted, at, bad)
+            .map(|object| object.raw.post_recv(|queue| receive_all(queue, &mut next)));
+        concluded(posted, next, bad)
     }
 }
 

@@ -32,8 +32,8 @@ const RATES: [(c_int, c_int, c_int); 23] = [
 /// Returns a rate as a multiple of 2.5 Gbit/s, or -1.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {
-    let found = RATES.iter().find(|(number, mult, _)| *number == rate && *mult > 0);
-    found.map_or(-1, |(_, mult, _)| *mult)
+    let entry = RATES.iter().find(|(number, mult, _)| *number == rate && *mult > 0);
+    entry.map_or(-1, |(_, mult, _)| *mult)
 }
 
 /// Returns the rate of a multiple of 2.5 Gbit/s, or 0 (the fastest) if there is none.

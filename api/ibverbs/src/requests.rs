@@ -63,14 +63,14 @@ unsafe fn work(service: Service, wr: &IbvSendWr) -> Result<Work, c_int> {
     let imm = || u32::from_be(wr.imm_data);
     // SAFETY: the op-code determines the part of the union that is set, and all parts are plain numbers.
     let (rdma, atomic) = unsafe { (wr.wr.rdma, wr.wr.atomic) };
-    let at = || Remote { addr: rdma.remote_addr, rkey: Key::new(rdma.rkey) };
+    let remote = || Remote { addr: rdma.remote_addr, rkey: Key::new(rdma.rkey) };
     let word = || Remote { addr: atomic.remote_addr, rkey: Key::new(atomic.rkey) };
     let operation = match wr.opcode {
-        0 => Operation::Write(at()),
-        1 => Operation::WriteImm(at(), imm()),
+        0 => Operation::Write(remote()),
+        1 => Operation::WriteImm(remote(), imm()),
         2 => Operation::Send,
         3 => Operation::SendImm(imm()),
-        4 => Operation::Read(at()),
+        4 => Operation::Read(remote()),
         5 => Operation::CompareSwap { remote: word(), compare: atomic.compare_add, swap: atomic.swap },
         6 => Operation::FetchAdd { remote: word(), add: atomic.compare_add },
         7 => Operation::LocalInv(Key::new(wr.imm_data)),
@@ -86,8 +86,8 @@ unsafe fn work(service: Service, wr: &IbvSendWr) -> Result<Work, c_int> {
     let target = match service {
         Service::Ud => {
             // SAFETY: as above.
-            let to = unsafe { wr.wr.ud };
-            datagram(to.ah, to.remote_qpn, to.remote_qkey)?
+            let ud = unsafe { wr.wr.ud };
+            datagram(ud.ah, ud.remote_qpn, ud.remote_qkey)?
         }
         Service::XrcInitiator => Target::Srq(qpn_of(wr.qp_type)),
         _ => Target::Peer,
@@ -121,9 +121,9 @@ unsafe fn elements(list: *const IbvSge, count: c_int, out: &mut [Sge; MAX_SGE]) 
         return Err(libc::EINVAL);
     }
     let places = out.get_mut(..count).ok_or(libc::EINVAL)?;
-    for (at, place) in places.iter_mut().enumerate() {
+    for (index, place) in places.iter_mut().enumerate() {
         // SAFETY: the caller's promise.
-        let sge = unsafe { *list.add(at) };
+        let sge = unsafe { *list.add(index) };
         *place = Sge { addr: sge.addr, len: sge.length, lkey: Key::new(sge.lkey) };
     }
     Ok(places)

@@ -34,8 +34,8 @@ const KNOWN: c_int = ((mask::DEST_QPN << 1) - 1) | mask::RATE_LIMIT;
 fn path_mtu_of(view: &ContextObject, attr: &IbvQpAttr, asked: c_int) -> u32 {
     let adapter = &view.nic.adapter;
     let named = asked & mask::AV != 0;
-    let from = named.then(|| gid::source(view, attr.ah_attr.grh.sgid_index.into()).ok()).flatten();
-    from.map_or(adapter.facts().path_mtu, |number| adapter.path_mtu_from(number))
+    let source = named.then(|| gid::source(view, attr.ah_attr.grh.sgid_index.into()).ok()).flatten();
+    source.map_or(adapter.facts().path_mtu, |number| adapter.path_mtu_from(number))
 }
 
 /// Returns the change that an attribute mask requests.
@@ -116,8 +116,10 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mas
         })?;
         if change.address.is_some() {
             let path_mtu = change.path_mtu.unwrap_or(0);
-            let from = gid::at(view, attr.ah_attr.grh.sgid_index.into()).unwrap_or(attr.ah_attr.grh.dgid);
-            let peer = explain::RemoteQp::new(&from, &attr.ah_attr.grh.dgid, attr.dest_qp_num, path_mtu);
+            let source_gid =
+                gid::at(view, attr.ah_attr.grh.sgid_index.into()).unwrap_or(attr.ah_attr.grh.dgid);
+            let peer =
+                explain::RemoteQp::new(&source_gid, &attr.ah_attr.grh.dgid, attr.dest_qp_num, path_mtu);
             explain::peer(object.raw.number().get(), peer);
             *object.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(attr.ah_attr);
         }

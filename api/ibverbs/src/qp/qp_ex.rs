@@ -48,8 +48,8 @@ struct Requests {
 struct Request {
     work: Work,
     inline: bool,
-    from: usize,
-    to: usize,
+    start: usize,
+    end: usize,
     /// The window that the request binds, and the window's new key.
     window: Option<(*mut IbvMw, u32)>,
 }
@@ -64,8 +64,8 @@ impl Requests {
 
     fn add(&mut self, id: u64, bits: u32, operation: Operation) {
         let work = Work { id, flags: flags(bits), operation, target: Target::Peer };
-        let at = self.sges.len();
-        self.all.push(Request { work, inline: false, from: at, to: at, window: None });
+        let end = self.sges.len();
+        self.all.push(Request { work, inline: false, start: end, end, window: None });
     }
 
     fn fail(&mut self, errno: c_int) {
@@ -205,11 +205,11 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut IbvQpEx, addr: *mut c_void, len
 unsafe extern "C" fn wr_set_inline_data_list(qp: *mut IbvQpEx, count: usize, list: *const IbvDataBuf) {
     // SAFETY: the program started this queue pair.
     let Some(requests) = (unsafe { requests(qp) }) else { return };
-    let from = requests.bytes.len();
-    for at in 0..count {
+    let start = requests.bytes.len();
+    for index in 0..count {
         // SAFETY: the program's list and bytes.
-        let IbvDataBuf { addr, length } = unsafe { *list.add(at) };
-        if requests.bytes.len() - from + length > MAX_INLINE {
+        let IbvDataBuf { addr, length } = unsafe { *list.add(index) };
+        if requests.bytes.len() - start + length > MAX_INLINE {
             return requests.fail(libc::EINVAL);
         }
         if length > 0 {
@@ -217,8 +217,8 @@ unsafe extern "C" fn wr_set_inline_data_list(qp: *mut IbvQpEx, count: usize, lis
             requests.bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(addr.cast(), length) });
         }
     }
-    let to = requests.bytes.len();
-    requests.last(|request| (request.inline, request.from, request.to) = (true, from, to));
+    let end = requests.bytes.len();
+    requests.last(|request| (request.inline, request.start, request.end) = (true, start, end));
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut IbvQpEx, lkey: u32, addr: u64, length: u32) {
@@ -232,14 +232,14 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut IbvQpEx, count: usize, list: *cons
     if count > MAX_SGE {
         return requests.fail(libc::EINVAL);
     }
-    let from = requests.sges.len();
-    for at in 0..count {
+    let start = requests.sges.len();
+    for index in 0..count {
         // SAFETY: the program's list.
-        let sge = unsafe { *list.add(at) };
+        let sge = unsafe { *list.add(index) };
         requests.sges.push(Sge { addr: sge.addr, len: sge.length, lkey: Key::new(sge.lkey) });
     }
-    let to = requests.sges.len();
-    requests.last(|request| (request.inline, request.from, request.to) = (false, from, to));
+    let end = requests.sges.len();
+    requests.last(|request| (request.inline, request.start, request.end) = (false, start, end));
 }
 
 unsafe extern "C" fn wr_start(qp: *mut IbvQpEx) {
@@ -280,10 +280,10 @@ fn post(object: &QpObject, requests: &Requests) -> Result<(), c_int> {
         return Err(libc::EINVAL);
     }
     let posted = object.raw.post_send(|queue| {
-        for Request { work, inline, from, to, .. } in &requests.all {
+        for Request { work, inline, start, end, .. } in &requests.all {
             let payload = match inline {
-                true => Payload::Inline(&requests.bytes[*from..*to]),
-                false => Payload::Sges(&requests.sges[*from..*to]),
+                true => Payload::Inline(&requests.bytes[*start..*end]),
+                false => Payload::Sges(&requests.sges[*start..*end]),
             };
             queue.push(&work.with(payload), &work.target).inspect_err(|_| queue.take_back())?;
         }

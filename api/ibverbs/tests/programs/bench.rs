@@ -18,8 +18,8 @@ fn rows(port: &str, only: &str, report: &Path) -> Vec<String> {
 #[test]
 fn the_bench_puts_programs_beside_the_native_api() {
     let report = tempfile::tempdir().expect("a folder").keep();
-    let mut found = rows("shm", "ib_", &report);
-    found.extend(rows("udp", "ib_write_bw", &report));
+    let mut records = rows("shm", "ib_", &report);
+    records.extend(rows("udp", "ib_write_bw", &report));
     for (case, judged) in [
         ("shm/ib_read_lat/64", "latency_over_native"),
         ("shm/ib_send_lat/64", "latency_over_native"),
@@ -31,10 +31,10 @@ fn the_bench_puts_programs_beside_the_native_api() {
     ] {
         let words =
             [format!(r#""case":"{case}""#), format!(r#""metric":"{judged}""#), r#""holds":"#.to_owned()];
-        let row = found.iter().find(|row| words.iter().all(|word| row.contains(word)));
-        assert!(row.is_some_and(|row| !row.contains("null")), "no {case}: {found:?}");
+        let row = records.iter().find(|row| words.iter().all(|word| row.contains(word)));
+        assert!(row.is_some_and(|row| !row.contains("null")), "no {case}: {records:?}");
         let native = format!(r#""case":"{case}/native""#);
-        assert!(found.iter().any(|row| row.contains(&native)), "no native rounds of {case}: {found:?}");
+        assert!(records.iter().any(|row| row.contains(&native)), "no native rounds of {case}: {records:?}");
     }
     assert!(report.join("dropin.svg").exists());
     std::fs::remove_dir_all(report).unwrap();

@@ -16,9 +16,9 @@ impl RunningBroker {
         let words = ["broker", "--linger", "3600", "--address", address];
         let child = Command::new(remora()).args(words).spawn().unwrap();
         let mut broker = RunningBroker(child);
-        let at = format!("{address}:4791").parse().unwrap();
+        let socket_address = format!("{address}:4791").parse().unwrap();
         let never = Options { start: Start::Never, ..Options::default() };
-        while client::report(at, &never).is_err() {
+        while client::report(socket_address, &never).is_err() {
             assert!(broker.0.try_wait().unwrap().is_none(), "the broker has ended");
             std::thread::yield_now();
         }
@@ -40,12 +40,12 @@ fn a_broker_that_is_killed_under_load_is_a_fatal_event_and_nothing_hangs() {
     for port in ["udp", "shm"] {
         let address = address();
         let broker = RunningBroker::start(&address);
-        let said = c_program("fatal", &[&broker.0.id().to_string()], &|words| {
+        let output = c_program("fatal", &[&broker.0.id().to_string()], &|words| {
             let mut command = program_at(&address, words);
             command.env("REMORA_PORT", port);
             command
         });
-        assert_eq!(said, "failed", "over {port}");
+        assert_eq!(output, "failed", "over {port}");
     }
 }
 
@@ -54,11 +54,11 @@ fn a_udp_port_that_another_socket_has_is_one_line_of_the_program() {
     let address = address();
     let _taken = UdpSocket::bind(format!("{address}:4791")).unwrap();
     let output = program_at(&address, &["ibv_devinfo"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = told.lines().filter(|line| line.contains("remora:")).collect();
-    assert!(!output.status.success() && lines.len() == 1, "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = stderr.lines().filter(|line| line.contains("remora:")).collect();
+    assert!(!output.status.success() && lines.len() == 1, "{stderr}");
     assert!(
         lines[0].contains(&format!("UDP port 4791 on {address} is taken by a program of your own")),
-        "{told}"
+        "{stderr}"
     );
 }

@@ -88,12 +88,12 @@ fn a_datagram_to_any_address_comes_and_says_to_which_over_both_ports() {
     let [near, _far] = remora_netns::require!(hosts());
     near.ip("address add 10.94.1.1/24 dev eth0").unwrap();
     for port in ["udp", "auto"] {
-        let said = c_program("gids", &[], &|words| {
+        let output = c_program("gids", &[], &|words| {
             let mut command = on(&near, words);
             command.env("REMORA_PORT", port);
             command
         });
-        assert_eq!(said, "6 entries", "over {port}");
+        assert_eq!(output, "6 entries", "over {port}");
     }
 }
 

@@ -31,13 +31,13 @@ pub fn folder() -> &'static Path {
 }
 
 /// Returns the static library that was built last.
-fn newest_archive(built: &Path, of: &str) -> PathBuf {
+fn newest_archive(built: &Path, library: &str) -> PathBuf {
     let archives = std::fs::read_dir(built).unwrap().map(|entry| entry.unwrap().path()).filter(|path| {
         let name = path.file_name().unwrap().to_string_lossy();
-        name.starts_with(&format!("libremora_{of}")) && name.ends_with(".a")
+        name.starts_with(&format!("libremora_{library}")) && name.ends_with(".a")
     });
     let made = |path: &PathBuf| path.metadata().unwrap().modified().unwrap();
-    archives.max_by_key(made).unwrap_or_else(|| panic!("cargo build -p remora-{of}"))
+    archives.max_by_key(made).unwrap_or_else(|| panic!("cargo build -p remora-{library}"))
 }
 
 /// Returns lines of "version symbol" for the symbols of a file whose versions begin with `version`: the

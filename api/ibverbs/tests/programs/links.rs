@@ -42,19 +42,19 @@ fn sent(address: &str) -> u64 {
 #[test]
 fn ping_pongs_of_rc_uc_and_xrc_run_by_links_alone() {
     let (address, _broker) = brokered();
-    let at = |words: &[&str]| linked(&address, words);
+    let program = |words: &[&str]| linked(&address, words);
     for name in ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong", "ibv_xsrq_pingpong"] {
-        pair_of(&at, &[name, "-g", "0", "-n", "200"], "-p");
-        pair_of(&at, &[name, "-g", "0", "-n", "200", "-e"], "-p");
+        pair_of(&program, &[name, "-g", "0", "-n", "200"], "-p");
+        pair_of(&program, &[name, "-g", "0", "-n", "200", "-e"], "-p");
     }
-    pair_of(&at, &["ibv_rc_pingpong", "-g", "0", "-n", "200", "-c", "-m", "4096", "-s", "100000"], "-p");
+    pair_of(&program, &["ibv_rc_pingpong", "-g", "0", "-n", "200", "-c", "-m", "4096", "-s", "100000"], "-p");
     assert_eq!(made(&address), 9, "one link for each pair");
 }
 
 #[test]
 fn perftest_runs_by_links_alone() {
     let (address, _broker) = brokered();
-    let at = |words: &[&str]| linked(&address, words);
+    let program = |words: &[&str]| linked(&address, words);
     let programs: [&[&str]; 6] = [
         &["ib_write_bw", "-s", "65536", "-n", "200"],
         &["ib_read_bw", "-s", "65536", "-n", "200", "-q", "4"],
@@ -64,15 +64,15 @@ fn perftest_runs_by_links_alone() {
         &["ib_atomic_bw", "-n", "200"],
     ];
     for words in programs {
-        pair_of(&at, words, "-p");
+        pair_of(&program, words, "-p");
     }
 }
 
 #[test]
 fn datagrams_go_by_udp_until_their_link_is_there() {
     let (address, _broker) = brokered();
-    let at = |words: &[&str]| program_at(&address, words);
-    let printed = pair_of(&at, &["ibv_ud_pingpong", "-g", "0", "-n", "2000", "-s", "1024", "-c"], "-p");
+    let program = |words: &[&str]| program_at(&address, words);
+    let printed = pair_of(&program, &["ibv_ud_pingpong", "-g", "0", "-n", "2000", "-s", "1024", "-c"], "-p");
     assert!(printed.contains("2000 iters in"), "{printed}");
     assert_eq!(made(&address), 1);
 }
@@ -86,14 +86,14 @@ fn is_client(words: &[&str]) -> bool {
 fn a_neighbour_that_takes_no_links_is_reached_by_udp_and_refused_where_links_are_demanded() {
     let (address, _broker) = brokered();
     for server_links in [false, true] {
-        let at = |words: &[&str]| {
+        let program = |words: &[&str]| {
             let mut command = program_at(&address, words);
             if is_client(words) != server_links {
                 command.env("REMORA_PORT", "udp");
             }
             command
         };
-        pair_of(&at, &["ibv_rc_pingpong", "-g", "0", "-n", "200"], "-p");
+        pair_of(&program, &["ibv_rc_pingpong", "-g", "0", "-n", "200"], "-p");
     }
     assert_eq!(made(&address), 0);
     let port = free_port().unwrap().to_string();
@@ -104,9 +104,9 @@ fn a_neighbour_that_takes_no_links_is_reached_by_udp_and_refused_where_links_are
         linked(&address, &["ibv_rc_pingpong", "-g", "0", "-p", &port, "127.0.0.1"]).output().unwrap();
     server.kill().unwrap();
     server.wait().unwrap();
-    let told = String::from_utf8_lossy(&client.stderr);
-    assert!(!client.status.success() && told.contains("takes links"), "{told}");
-    assert!(told.contains("Failed to modify QP to RTR"), "{told}");
+    let stderr = String::from_utf8_lossy(&client.stderr);
+    assert!(!client.status.success() && stderr.contains("takes links"), "{stderr}");
+    assert!(stderr.contains("Failed to modify QP to RTR"), "{stderr}");
 }
 
 #[test]
@@ -114,9 +114,9 @@ fn peers_on_another_address_are_reached_by_udp() {
     let one = brokered();
     let other = brokered();
     let addresses = [&one.0, &other.0];
-    let at = |words: &[&str]| program_at(addresses[usize::from(is_client(words))], words);
-    pair_of(&at, &["ibv_rc_pingpong", "-g", "0", "-n", "200"], "-p");
-    pair_of(&at, &["ibv_ud_pingpong", "-g", "0", "-n", "200", "-s", "1024"], "-p");
+    let program = |words: &[&str]| program_at(addresses[usize::from(is_client(words))], words);
+    pair_of(&program, &["ibv_rc_pingpong", "-g", "0", "-n", "200"], "-p");
+    pair_of(&program, &["ibv_ud_pingpong", "-g", "0", "-n", "200", "-s", "1024"], "-p");
     assert_eq!((made(addresses[0]), made(addresses[1])), (0, 0));
 }
 
@@ -137,7 +137,7 @@ fn a_neighbour_that_is_killed_shows_as_retries_that_are_exceeded() {
     server.kill().unwrap();
     server.wait().unwrap();
     let output = client.wait_with_output().unwrap();
-    let told =
+    let printed =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    assert!(!output.status.success() && told.contains("status 12"), "{told}");
+    assert!(!output.status.success() && printed.contains("status 12"), "{printed}");
 }

@@ -24,15 +24,15 @@ fn hosts() -> Result<[Namespace; 2], Error> {
 fn a_port_that_goes_down_an_address_that_goes_and_a_narrow_way_are_told() {
     let [near, far] = remora_netns::require!(hosts());
     let words = [NEAR, far.name(), FAR];
-    let told = c_program("network", &words, &|words| {
+    let output = c_program("network", &words, &|words| {
         let script = ["sh", "-c", "exec \"$@\" 2>&1", "sh"];
         let mut command = program_at(NEAR, &[&near.exec()[..], &script, words].concat());
         command.env("REMORA_EXPLAIN", "1");
         command
     });
-    assert_eq!(told.lines().last(), Some("told"), "{told}");
+    assert_eq!(output.lines().last(), Some("told"), "{output}");
     // Of the three queue pairs that ended, one had a path MTU too large for its path.
     let narrow = "takes packets of 1000 bytes";
-    assert_eq!(told.lines().filter(|line| line.contains(narrow)).count(), 1, "{told}");
-    assert_eq!(told.lines().filter(|line| line.contains("status 12")).count(), 3, "{told}");
+    assert_eq!(output.lines().filter(|line| line.contains(narrow)).count(), 1, "{output}");
+    assert_eq!(output.lines().filter(|line| line.contains("status 12")).count(), 3, "{output}");
 }

@@ -12,9 +12,9 @@ use crate::pairs::{pair_of, until_listening};
 #[test]
 fn two_programs_on_one_address_reach_each_other_and_themselves() {
     let address = address();
-    let at = |words: &[&str]| program_at(&address, words);
+    let program = |words: &[&str]| program_at(&address, words);
     for name in ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong"] {
-        let printed = pair_of(&at, &[name, "-g", "0", "-n", "200", "-s", "1024"], "-p");
+        let printed = pair_of(&program, &[name, "-g", "0", "-n", "200", "-s", "1024"], "-p");
         assert!(printed.contains("200 iters in"), "{name}: {printed}");
     }
 }
@@ -32,10 +32,10 @@ const PAIRS: [&[&str]; 6] = [
 #[test]
 fn six_pairs_finish_at_once_on_one_address_while_others_are_killed() {
     let address = address();
-    let at = |words: &[&str]| program_at(&address, words);
+    let program = |words: &[&str]| program_at(&address, words);
     thread::scope(|scope| {
         for words in PAIRS {
-            scope.spawn(move || pair_of(&at, words, "-p"));
+            scope.spawn(move || pair_of(&program, words, "-p"));
         }
         for _ in 0..3 {
             // Its queue pair exists before it sends its address; then it waits for its client.
@@ -57,8 +57,8 @@ fn nobody_in_a_namespace_where_only_loopback_is_up_runs_a_pair() {
     let mut command = program_at("127.0.0.1", &["unshare", "-Urn", "sh", "-c", script]);
     let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(printed.matches("100 iters in").count(), 2, "{printed} {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(printed.matches("100 iters in").count(), 2, "{printed} {stderr}");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_bandwidth_test_ends_though_frames_are_lost_and_each_frame_is_captured() {
     let rules = folder.path().join("loss.toml");
     let capture = folder.path().join("frames.pcapng");
     std::fs::write(&rules, "[[rule]]\nfault = 'drop'\nprobability = 0.05\n").unwrap();
-    let at = |words: &[&str]| {
+    let program = |words: &[&str]| {
         let mut command = program_at(&address, words);
         // Only for the client, whose last word is the address.
         if words.last() == Some(&"127.0.0.1") {
@@ -76,7 +76,7 @@ fn a_bandwidth_test_ends_though_frames_are_lost_and_each_frame_is_captured() {
         }
         command
     };
-    let printed = pair_of(&at, &["ib_write_bw", "-s", "4096", "-n", "200"], "-p");
+    let printed = pair_of(&program, &["ib_write_bw", "-s", "4096", "-n", "200"], "-p");
     assert!(printed.contains(" 4096 "), "{printed}");
     let captured = std::fs::metadata(&capture).unwrap().len();
     assert!(captured > 200 * 4096, "{captured} bytes");

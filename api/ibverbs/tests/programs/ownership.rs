@@ -8,12 +8,12 @@ use crate::library::{address, c_program, program_at};
 fn runs_over_both(name: &str, words: &[&str], says: &str) {
     for port in ["udp", "shm"] {
         let address = address();
-        let said = c_program(name, words, &|words| {
+        let output = c_program(name, words, &|words| {
             let mut command = program_at(&address, words);
             command.env("REMORA_PORT", port);
             command
         });
-        assert_eq!(said, says, "{name} over {port}");
+        assert_eq!(output, says, "{name} over {port}");
     }
 }
 
