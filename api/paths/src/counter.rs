@@ -69,8 +69,8 @@ fn connect() -> Option<Descriptor> {
     let most = address.sun_path.len() - 1;
     // SAFETY: the link is a C string, and the buffer has `most` bytes.
     let got = unsafe {
-        let to = address.sun_path.as_mut_ptr().add(1);
-        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), to, most)
+        let buffer = address.sun_path.as_mut_ptr().add(1);
+        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), buffer, most)
     };
     let named = usize::try_from(got).ok().filter(|len| *len > 0)?;
     let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + named;
@@ -109,8 +109,8 @@ fn peer(broker: &Descriptor) -> Option<libc::uid_t> {
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the buffer has the length that the kernel receives.
     let done = unsafe {
-        let into = (&raw mut peer).cast();
-        libc::getsockopt(broker.0, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut len)
+        let buffer = (&raw mut peer).cast();
+        libc::getsockopt(broker.0, libc::SOL_SOCKET, libc::SO_PEERCRED, buffer, &raw mut len)
     };
     (done == 0).then_some(peer.uid)
 }
@@ -125,8 +125,8 @@ fn writer() -> Option<libc::uid_t> {
     // SAFETY: the path is a C string, and zeros are a valid `stat`. The code makes the call by its number,
     // because this library replaces the C function.
     unsafe {
-        let into = status.as_mut_ptr();
-        let done = libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), into, 0);
+        let buffer = status.as_mut_ptr();
+        let done = libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), buffer, 0);
         (done == 0).then(|| status.assume_init().st_uid)
     }
 }
@@ -261,8 +261,8 @@ mod tests {
             (*header).cmsg_level = libc::SOL_SOCKET;
             (*header).cmsg_type = libc::SCM_RIGHTS;
             (*header).cmsg_len = libc::CMSG_LEN(bytes as u32) as _;
-            let to = libc::CMSG_DATA(header);
-            std::ptr::copy_nonoverlapping(descriptors.as_ptr().cast::<u8>(), to, bytes);
+            let data = libc::CMSG_DATA(header);
+            std::ptr::copy_nonoverlapping(descriptors.as_ptr().cast::<u8>(), data, bytes);
             assert_eq!(libc::sendmsg(socket.0, &raw const message, 0), 1);
         }
     }

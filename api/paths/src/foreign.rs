@@ -71,13 +71,13 @@ fn is_own(folder: &[u8]) -> bool {
 fn identity(folder: &[u8]) -> Option<[u64; 2]> {
     let mut path = [0u8; PATH_MAX];
     path.get_mut(..folder.len()).filter(|_| folder.len() < PATH_MAX)?.copy_from_slice(folder);
-    let mut found = MaybeUninit::<libc::stat>::zeroed();
+    let mut stat = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the path is a C string, and there is space for the answer. The code makes a system call,
     // because this library replaces the C function.
     let got =
-        unsafe { libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), found.as_mut_ptr(), 0) };
+        unsafe { libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), stat.as_mut_ptr(), 0) };
     // SAFETY: the kernel has filled in the structure.
-    (got == 0).then(|| unsafe { found.assume_init() }).map(|found| [found.st_dev, found.st_ino])
+    (got == 0).then(|| unsafe { stat.assume_init() }).map(|stat| [stat.st_dev, stat.st_ino])
 }
 
 /// Writes the line with a single write, so that the lines of several processes do not mix.

@@ -7,9 +7,9 @@ macro_rules! next {
     ($name:literal as fn($($type:ty),*) -> $result:ty, ($($argument:expr),*) or $none:expr) => {{
         static FOUND: std::sync::atomic::AtomicPtr<std::ffi::c_void> =
             std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
-        let found = crate::next::look(&FOUND, $name);
+        let symbol = crate::next::look(&FOUND, $name);
         // The pointer is NULL or the C library's function of this name, and its manual page gives the type.
-        let function: Option<unsafe extern "C" fn($($type),*) -> $result> = std::mem::transmute(found);
+        let function: Option<unsafe extern "C" fn($($type),*) -> $result> = std::mem::transmute(symbol);
         match function {
             Some(function) => function($($argument),*),
             None => {

@@ -4,15 +4,15 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Returns the next function of the given name, or NULL if there is none. `found` caches the result.
-pub fn look(found: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
-    let known = found.load(Ordering::Acquire);
+/// Returns the next function of the given name, or NULL if there is none. `cache` holds the result.
+pub fn look(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    let known = cache.load(Ordering::Acquire);
     if !known.is_null() {
         return known;
     }
     // SAFETY: the name is a C string.
     let looked = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    found.store(looked, Ordering::Release);
+    cache.store(looked, Ordering::Release);
     looked
 }
 

@@ -183,9 +183,9 @@ mod tests {
 
     #[test]
     fn a_counter_is_a_file_in_a_folder_of_counters() {
-        let of = |path: &'static str| own(path.as_bytes()).and_then(|own| counter(&own));
+        let counter_of = |path: &'static str| own(path.as_bytes()).and_then(|own| counter(&own));
         let port = "/sys/class/infiniband/remora0/ports/1/counters/port_xmit_data";
-        assert_eq!(of(port), Some(&b"counters/port_xmit_data"[..]));
+        assert_eq!(counter_of(port), Some(&b"counters/port_xmit_data"[..]));
         for folder in ["/sys/class/infiniband", "/sys/devices/virtual/infiniband"] {
             let path = format!("{folder}/remora0/ports/1/hw_counters/sent_pkts");
             let own = own(path.as_bytes()).unwrap();
@@ -198,7 +198,7 @@ mod tests {
             "/sys/class/infiniband/remora0/ports/1/gids/0",
             "/sys/class/infiniband/remora0/ports/2/counters/port_xmit_data",
         ] {
-            assert_eq!(of(other), None, "{other}");
+            assert_eq!(counter_of(other), None, "{other}");
         }
     }
 

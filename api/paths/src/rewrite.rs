@@ -138,12 +138,12 @@ pub unsafe fn find(dir: c_int, path: *const c_char) -> Option<Found> {
     // SAFETY: the path is a C string by the caller's promise.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let kept = errno();
-    let found = match path {
+    let target = match path {
         [b'/', ..] => own::own(path).and_then(|_| folder()).and_then(|_| look(path)),
         _ => look_from(dir, path),
     };
     set_errno(kept);
-    found
+    target
 }
 
 /// Returns true if the process has been inside the tree. It may have inherited a working folder there.
@@ -210,8 +210,8 @@ fn folder_of(dir: c_int, space: &mut Space) -> Option<()> {
     // SAFETY: the link is a C string, and the buffer has one byte more than the given length. The code makes
     // a system call, because this library replaces the C function.
     let got = unsafe {
-        let to = space.bytes.as_mut_ptr();
-        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), to, PATH_MAX - 1)
+        let buffer = space.bytes.as_mut_ptr();
+        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), buffer, PATH_MAX - 1)
     };
     space.len = usize::try_from(got).ok()?;
     space.bytes[space.len] = 0;
@@ -285,7 +285,7 @@ mod tests {
         let lead = |path: &str| {
             let mut space = Space::new();
             space.push(path.as_bytes()).unwrap();
-            super::lead(&mut space).map(|found| String::from_utf8(found.space.path().to_vec()).unwrap())
+            super::lead(&mut space).map(|target| String::from_utf8(target.space.path().to_vec()).unwrap())
         };
         let around = "/sys/class/infiniband/../infiniband/remora0/../../infiniband_verbs/uverbs0/../../net/x";
         assert_eq!(lead(around).as_deref(), Some("/sys/devices/virtual/net/x"));

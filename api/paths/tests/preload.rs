@@ -113,20 +113,20 @@ fn a_library_of_the_programs_own_that_was_not_replaced_is_named_in_one_line() {
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(&own);
     assert!(cc.status().unwrap().success());
-    let told = |script: String| {
+    let stderr_of = |script: String| {
         let (out, err) = both("127.94.0.6", &["python3", "-c", &script]);
         assert_eq!(out, "done\n", "{err}");
         err
     };
     let line = format!("remora: {} is this program's own and was not replaced: ", own.display());
     let load = format!("import ctypes, socket; ctypes.CDLL('{}')", own.display());
-    let err = told(format!("{load}; print('done')"));
+    let err = stderr_of(format!("{load}; print('done')"));
     assert!(err.starts_with(&line) && err.lines().count() == 1, "{err}");
     // The line appears when the library asks for devices, and only once.
     let asks = "try: socket.socket(16, 3, 20)\nexcept OSError: print('asked', file=__import__('sys').stderr)";
-    let err = told(format!("{load}\n{asks}\nprint('done')"));
+    let err = stderr_of(format!("{load}\n{asks}\nprint('done')"));
     assert!(err.starts_with(&line) && err.ends_with("\nasked\n") && err.lines().count() == 2, "{err}");
-    assert_eq!(told("import ctypes; ctypes.CDLL('libpthread.so.0'); print('done')".to_owned()), "");
+    assert_eq!(stderr_of("import ctypes; ctypes.CDLL('libpthread.so.0'); print('done')".to_owned()), "");
 }
 
 #[test]

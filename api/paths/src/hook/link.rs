@@ -8,25 +8,29 @@ use crate::rewrite::out_of_tree;
 
 /// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readlink(path: *const c_char, to: *mut c_char, size: usize) -> isize {
+pub unsafe extern "C" fn readlink(path: *const c_char, buffer: *mut c_char, size: usize) -> isize {
     // SAFETY: the arguments are the program's.
     unsafe {
-        at(
-            libc::AT_FDCWD,
-            path,
-            |_, path| next!(c"readlink" as fn(*const c_char, *mut c_char, usize) -> isize, (path, to, size) or -1),
-        )
+        at(libc::AT_FDCWD, path, |_, path| {
+            next!(c"readlink" as fn(*const c_char, *mut c_char, usize) -> isize,
+                (path, buffer, size) or -1)
+        })
     }
 }
 
 /// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readlinkat(dir: c_int, path: *const c_char, to: *mut c_char, size: usize) -> isize {
+pub unsafe extern "C" fn readlinkat(
+    dir: c_int,
+    path: *const c_char,
+    buffer: *mut c_char,
+    size: usize,
+) -> isize {
     // SAFETY: the arguments are the program's.
     unsafe {
         at(dir, path, |dir, path| {
             next!(c"readlinkat" as fn(c_int, *const c_char, *mut c_char, usize) -> isize,
-                (dir, path, to, size) or -1)
+                (dir, path, buffer, size) or -1)
         })
     }
 }
@@ -36,7 +40,7 @@ pub unsafe extern "C" fn readlinkat(dir: c_int, path: *const c_char, to: *mut c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __readlink_chk(
     path: *const c_char,
-    to: *mut c_char,
+    buffer: *mut c_char,
     size: usize,
     known: usize,
 ) -> isize {
@@ -44,7 +48,7 @@ pub unsafe extern "C" fn __readlink_chk(
     unsafe {
         at(libc::AT_FDCWD, path, |_, path| {
             next!(c"__readlink_chk" as fn(*const c_char, *mut c_char, usize, usize) -> isize,
-                (path, to, size, known) or -1)
+                (path, buffer, size, known) or -1)
         })
     }
 }
@@ -55,7 +59,7 @@ pub unsafe extern "C" fn __readlink_chk(
 pub unsafe extern "C" fn __readlinkat_chk(
     dir: c_int,
     path: *const c_char,
-    to: *mut c_char,
+    buffer: *mut c_char,
     size: usize,
     known: usize,
 ) -> isize {
@@ -63,21 +67,20 @@ pub unsafe extern "C" fn __readlinkat_chk(
     unsafe {
         at(dir, path, |dir, path| {
             next!(c"__readlinkat_chk" as fn(c_int, *const c_char, *mut c_char, usize, usize) -> isize,
-                (dir, path, to, size, known) or -1)
+                (dir, path, buffer, size, known) or -1)
         })
     }
 }
 
 /// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn realpath(path: *const c_char, to: *mut c_char) -> *mut c_char {
+pub unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
     // SAFETY: the arguments are the program's, and the next function returns NULL or a string.
     unsafe {
-        let resolved = at(
-            libc::AT_FDCWD,
-            path,
-            |_, path| next!(c"realpath" as fn(*const c_char, *mut c_char) -> *mut c_char, (path, to) or null_mut()),
-        );
+        let resolved = at(libc::AT_FDCWD, path, |_, path| {
+            next!(c"realpath" as fn(*const c_char, *mut c_char) -> *mut c_char,
+                (path, buffer) or null_mut())
+        });
         out_of_tree(resolved);
         resolved
     }
@@ -86,12 +89,16 @@ pub unsafe extern "C" fn realpath(path: *const c_char, to: *mut c_char) -> *mut 
 /// Replaces the C library's function of this name, which the compiler calls if it knows the size of the
 /// buffer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __realpath_chk(path: *const c_char, to: *mut c_char, known: usize) -> *mut c_char {
+pub unsafe extern "C" fn __realpath_chk(
+    path: *const c_char,
+    buffer: *mut c_char,
+    known: usize,
+) -> *mut c_char {
     // SAFETY: the reasons are those in `realpath`.
     unsafe {
         let resolved = at(libc::AT_FDCWD, path, |_, path| {
             next!(c"__realpath_chk" as fn(*const c_char, *mut c_char, usize) -> *mut c_char,
-                (path, to, known) or null_mut())
+                (path, buffer, known) or null_mut())
         });
         out_of_tree(resolved);
         resolved

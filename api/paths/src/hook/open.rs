@@ -9,9 +9,9 @@ use crate::rewrite::{Found, find, may_be_own};
 
 /// Opens a counter through the broker. Returns `None` if the path is not that of a counter, the program does
 /// not open it for reading, or no broker answers.
-fn counted(found: &Found, flags: c_int) -> Option<c_int> {
+fn counted(target: &Found, flags: c_int) -> Option<c_int> {
     let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
-    let name = found.counter().filter(|_| reads && flags & (libc::O_PATH | libc::O_DIRECTORY) == 0)?;
+    let name = target.counter().filter(|_| reads && flags & (libc::O_PATH | libc::O_DIRECTORY) == 0)?;
     let kept = errno();
     let opened = counter::open(name, flags & libc::O_CLOEXEC != 0);
     set_errno(kept);
@@ -42,8 +42,8 @@ unsafe fn open_own(
     go: impl FnOnce(c_int, *const c_char) -> c_int,
 ) -> c_int {
     // SAFETY: the path is a C string by the caller's promise.
-    let Some(found) = (unsafe { find(dir, path) }) else { return go(dir, path) };
-    counted(&found, flags).unwrap_or_else(|| go(libc::AT_FDCWD, found.space.pointer()))
+    let Some(target) = (unsafe { find(dir, path) }) else { return go(dir, path) };
+    counted(&target, flags).unwrap_or_else(|| go(libc::AT_FDCWD, target.space.pointer()))
 }
 
 // The C library's functions take the mode as a variadic argument. On the 64-bit architectures that Remora
@@ -135,10 +135,10 @@ unsafe fn open_own_stream(
 ) -> *mut FILE {
     // SAFETY: both strings are C strings by the caller's promise.
     unsafe {
-        let Some(found) = find(libc::AT_FDCWD, path) else { return go(path) };
-        match counted(&found, flags_of(mode)) {
+        let Some(target) = find(libc::AT_FDCWD, path) else { return go(path) };
+        match counted(&target, flags_of(mode)) {
             Some(descriptor) => libc::fdopen(descriptor, mode),
-            None => go(found.space.pointer()),
+            None => go(target.space.pointer()),
         }
     }
 }

@@ -20,7 +20,7 @@ unsafe fn rewritten<T>(dir: c_int, path: *const c_char, go: impl FnOnce(c_int, *
     // SAFETY: the path is a C string by the caller's promise.
     match unsafe { find(dir, path) } {
         None => go(dir, path),
-        Some(found) => go(libc::AT_FDCWD, found.space.pointer()),
+        Some(target) => go(libc::AT_FDCWD, target.space.pointer()),
     }
 }
 
@@ -60,15 +60,15 @@ macro_rules! path_at {
 }
 
 path_first! {
-    stat c"stat" (to: *mut c_void) -> c_int;
-    stat64 c"stat64" (to: *mut c_void) -> c_int;
-    lstat c"lstat" (to: *mut c_void) -> c_int;
-    lstat64 c"lstat64" (to: *mut c_void) -> c_int;
+    stat c"stat" (buffer: *mut c_void) -> c_int;
+    stat64 c"stat64" (buffer: *mut c_void) -> c_int;
+    lstat c"lstat" (buffer: *mut c_void) -> c_int;
+    lstat64 c"lstat64" (buffer: *mut c_void) -> c_int;
     access c"access" (mode: c_int) -> c_int;
     eaccess c"eaccess" (mode: c_int) -> c_int;
     euidaccess c"euidaccess" (mode: c_int) -> c_int;
-    statfs c"statfs" (to: *mut c_void) -> c_int;
-    statfs64 c"statfs64" (to: *mut c_void) -> c_int;
+    statfs c"statfs" (buffer: *mut c_void) -> c_int;
+    statfs64 c"statfs64" (buffer: *mut c_void) -> c_int;
     getxattr c"getxattr" (name: *const c_char, value: *mut c_void, size: usize) -> isize;
     lgetxattr c"lgetxattr" (name: *const c_char, value: *mut c_void, size: usize) -> isize;
     listxattr c"listxattr" (list: *mut c_char, size: usize) -> isize;
@@ -76,12 +76,12 @@ path_first! {
 }
 
 path_at! {
-    fstatat c"fstatat" () (to: *mut c_void, flags: c_int) -> c_int;
-    fstatat64 c"fstatat64" () (to: *mut c_void, flags: c_int) -> c_int;
-    statx c"statx" () (flags: c_int, mask: c_uint, to: *mut c_void) -> c_int;
+    fstatat c"fstatat" () (buffer: *mut c_void, flags: c_int) -> c_int;
+    fstatat64 c"fstatat64" () (buffer: *mut c_void, flags: c_int) -> c_int;
+    statx c"statx" () (flags: c_int, mask: c_uint, buffer: *mut c_void) -> c_int;
     faccessat c"faccessat" () (mode: c_int, flags: c_int) -> c_int;
-    __fxstatat c"__fxstatat" (version: c_int) (to: *mut c_void, flags: c_int) -> c_int;
-    __fxstatat64 c"__fxstatat64" (version: c_int) (to: *mut c_void, flags: c_int) -> c_int;
+    __fxstatat c"__fxstatat" (version: c_int) (buffer: *mut c_void, flags: c_int) -> c_int;
+    __fxstatat64 c"__fxstatat64" (version: c_int) (buffer: *mut c_void, flags: c_int) -> c_int;
 }
 
 // The functions that programs call if they were compiled for a version of the C library before 2.33.
@@ -89,11 +89,12 @@ macro_rules! versioned {
     ($($name:ident $text:literal,)+) => {$(
         /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(version: c_int, path: *const c_char, to: *mut c_void) -> c_int {
+        pub unsafe extern "C" fn $name(version: c_int, path: *const c_char, buffer: *mut c_void) -> c_int {
             // SAFETY: the arguments are the program's.
             unsafe {
                 at(libc::AT_FDCWD, path, |_, path| {
-                    next!($text as fn(c_int, *const c_char, *mut c_void) -> c_int, (version, path, to) or -1)
+                    next!($text as fn(c_int, *const c_char, *mut c_void) -> c_int,
+                        (version, path, buffer) or -1)
                 })
             }
         }
