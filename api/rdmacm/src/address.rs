@@ -9,20 +9,20 @@ use crate::cm_device::Gid;
 use crate::ibverbs;
 
 /// Parses a socket address of the program. EINVAL for NULL and for families other than IPv4 and IPv6.
-pub fn parse(at: *const libc::sockaddr) -> Result<SocketAddr, c_int> {
-    if at.is_null() {
+pub fn parse(address: *const libc::sockaddr) -> Result<SocketAddr, c_int> {
+    if address.is_null() {
         return Err(libc::EINVAL);
     }
     // SAFETY: the program's structure has as many bytes as its family requires, at any alignment.
     unsafe {
-        match c_int::from(at.cast::<libc::sa_family_t>().read_unaligned()) {
+        match c_int::from(address.cast::<libc::sa_family_t>().read_unaligned()) {
             libc::AF_INET => {
-                let there = at.cast::<libc::sockaddr_in>().read_unaligned();
+                let there = address.cast::<libc::sockaddr_in>().read_unaligned();
                 let ip = Ipv4Addr::from(u32::from_be(there.sin_addr.s_addr));
                 Ok(SocketAddrV4::new(ip, u16::from_be(there.sin_port)).into())
             }
             libc::AF_INET6 => {
-                let there = at.cast::<libc::sockaddr_in6>().read_unaligned();
+                let there = address.cast::<libc::sockaddr_in6>().read_unaligned();
                 let ip = Ipv6Addr::from(there.sin6_addr.s6_addr);
                 let port = u16::from_be(there.sin6_port);
                 Ok(SocketAddrV6::new(ip, port, there.sin6_flowinfo, there.sin6_scope_id).into())
@@ -33,24 +33,24 @@ pub fn parse(at: *const libc::sockaddr) -> Result<SocketAddr, c_int> {
 }
 
 /// Converts an address to its C form.
-pub fn store(at: SocketAddr) -> libc::sockaddr_storage {
+pub fn store(address: SocketAddr) -> libc::sockaddr_storage {
     let mut storage: libc::sockaddr_storage = ibverbs::zeroed();
     let place = &raw mut storage;
     // SAFETY: the storage has space for an address of each family.
     unsafe {
-        match at {
-            SocketAddr::V4(at) => place.cast::<libc::sockaddr_in>().write(libc::sockaddr_in {
+        match address {
+            SocketAddr::V4(address) => place.cast::<libc::sockaddr_in>().write(libc::sockaddr_in {
                 sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: at.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from(*at.ip()).to_be() },
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from(*address.ip()).to_be() },
                 sin_zero: [0; 8],
             }),
-            SocketAddr::V6(at) => place.cast::<libc::sockaddr_in6>().write(libc::sockaddr_in6 {
+            SocketAddr::V6(address) => place.cast::<libc::sockaddr_in6>().write(libc::sockaddr_in6 {
                 sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: at.port().to_be(),
-                sin6_flowinfo: at.flowinfo(),
-                sin6_addr: libc::in6_addr { s6_addr: at.ip().octets() },
-                sin6_scope_id: at.scope_id(),
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: address.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
+                sin6_scope_id: address.scope_id(),
             }),
         }
     }
@@ -58,24 +58,25 @@ pub fn store(at: SocketAddr) -> libc::sockaddr_storage {
 }
 
 /// Returns the length in bytes of an address's C form.
-pub fn len(at: SocketAddr) -> libc::socklen_t {
-    let len = if at.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
+pub fn len(address: SocketAddr) -> libc::socklen_t {
+    let len =
+        if address.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
     len as libc::socklen_t
 }
 
 /// Returns the port of an address in network order; 0 if there is no address.
-pub fn port(of: &libc::sockaddr_storage) -> u16 {
-    parse((&raw const *of).cast()).map_or(0, |at| at.port().to_be())
+pub fn port(storage: &libc::sockaddr_storage) -> u16 {
+    parse((&raw const *storage).cast()).map_or(0, |address| address.port().to_be())
 }
 
 /// Returns the GID of an address.
-pub fn gid(of: SocketAddr) -> IbvGid {
-    IbvGid { raw: Address::from(of.ip()).0 }
+pub fn gid(address: SocketAddr) -> IbvGid {
+    IbvGid { raw: Address::from(address.ip()).0 }
 }
 
 /// Returns the interface of a link-local address; `None` for other addresses.
-fn zone(at: SocketAddr) -> Option<u32> {
-    match at {
+fn zone(address: SocketAddr) -> Option<u32> {
+    match address {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => Some(v6.scope_id()),
         _ => None,
     }
@@ -83,9 +84,9 @@ fn zone(at: SocketAddr) -> Option<u32> {
 
 /// Checks that a link-local address names an existing interface. Without an interface, several hosts may
 /// have the address.
-pub fn check_zone(at: SocketAddr) -> Result<(), c_int> {
+pub fn check_zone(address: SocketAddr) -> Result<(), c_int> {
     let mut name = [0; libc::IF_NAMESIZE];
-    match zone(at) {
+    match zone(address) {
         None => Ok(()),
         Some(0) => Err(libc::EINVAL),
         // SAFETY: the buffer has space for an interface name.
@@ -101,8 +102,8 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     one.ip().to_canonical() == other.ip().to_canonical() && zone(one) == zone(other)
 }
 
-fn is_ipv4(at: SocketAddr) -> bool {
-    at.ip().to_canonical().is_ipv4()
+fn is_ipv4(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_ipv4()
 }
 
 /// Returns the device's first GID of the same family as an address.
@@ -112,62 +113,68 @@ fn first(gids: &[Gid], like: SocketAddr) -> Result<Gid, c_int> {
 
 /// Returns the GID for an address of this host. The loopback address stands for the device's own address,
 /// unless the device has a loopback address.
-pub fn own(gids: &[Gid], at: SocketAddr) -> Result<Gid, c_int> {
-    if let Some(gid) = gids.iter().find(|gid| is_same(gid.address, at)) {
+pub fn own(gids: &[Gid], address: SocketAddr) -> Result<Gid, c_int> {
+    if let Some(gid) = gids.iter().find(|gid| is_same(gid.address, address)) {
         return Ok(*gid);
     }
-    if is_loopback_itself(at) {
-        return first(gids, at).map_err(|_| libc::EADDRNOTAVAIL);
+    if is_loopback_itself(address) {
+        return first(gids, address).map_err(|_| libc::EADDRNOTAVAIL);
     }
     // Binding a socket tells whether the address belongs to this host, though not to the device.
-    let any_port = match at {
-        SocketAddr::V6(v6) if zone(at).is_some() => SocketAddrV6::new(*v6.ip(), 0, 0, v6.scope_id()).into(),
-        _ => SocketAddr::new(at.ip().to_canonical(), 0),
+    let any_port = match address {
+        SocketAddr::V6(v6) if zone(address).is_some() => {
+            SocketAddrV6::new(*v6.ip(), 0, 0, v6.scope_id()).into()
+        }
+        _ => SocketAddr::new(address.ip().to_canonical(), 0),
     };
     let is_of_host = UdpSocket::bind(any_port).is_ok();
     Err(if is_of_host { libc::ENODEV } else { libc::EADDRNOTAVAIL })
 }
 
 /// Returns whether the address is 127.0.0.1 or ::1, by which programs name this host.
-fn is_loopback_itself(at: SocketAddr) -> bool {
-    let ip = at.ip().to_canonical();
+fn is_loopback_itself(address: SocketAddr) -> bool {
+    let ip = address.ip().to_canonical();
     ip == IpAddr::from(Ipv4Addr::LOCALHOST) || ip == IpAddr::from(Ipv6Addr::LOCALHOST)
 }
 
 /// Returns the peer's address for a destination: an address of this device if the program gives the
 /// unspecified or the loopback address.
-pub fn destination(gids: &[Gid], at: SocketAddr) -> SocketAddr {
-    let is_known = gids.iter().any(|gid| is_same(gid.address, at));
+pub fn destination(gids: &[Gid], address: SocketAddr) -> SocketAddr {
+    let is_known = gids.iter().any(|gid| is_same(gid.address, address));
     let has_loopback = gids.iter().any(|gid| gid.address.ip().to_canonical().is_loopback());
-    let means_own = at.ip().is_unspecified() || is_loopback_itself(at) && !is_known && !has_loopback;
-    match first(gids, at) {
-        Ok(gid) if means_own => SocketAddr::new(gid.address.ip(), at.port()),
-        _ => at,
+    let means_own =
+        address.ip().is_unspecified() || is_loopback_itself(address) && !is_known && !has_loopback;
+    match first(gids, address) {
+        Ok(gid) if means_own => SocketAddr::new(gid.address.ip(), address.port()),
+        _ => address,
     }
 }
 
 /// Returns the GID from which packets to a destination are sent.
-pub fn source(gids: &[Gid], to: SocketAddr) -> Result<Gid, c_int> {
-    let first = first(gids, to)?;
-    if let Some(gid) = gids.iter().find(|gid| is_same(gid.address, to)) {
+pub fn source(gids: &[Gid], destination: SocketAddr) -> Result<Gid, c_int> {
+    let first = first(gids, destination)?;
+    if let Some(gid) = gids.iter().find(|gid| is_same(gid.address, destination)) {
         return Ok(*gid);
     }
-    let any: IpAddr = if is_ipv4(to) { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let any: IpAddr =
+        if is_ipv4(destination) { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     // Connecting a UDP socket sends nothing; the system only looks up the route. A device on another address
     // uses that address.
     let routed = UdpSocket::bind((any, 0)).and_then(|socket| {
-        let port = if to.port() == 0 { 9 } else { to.port() };
-        let to = match to {
-            SocketAddr::V6(v6) if !is_ipv4(to) => SocketAddrV6::new(*v6.ip(), port, 0, v6.scope_id()).into(),
-            _ => SocketAddr::new(to.ip().to_canonical(), port),
+        let port = if destination.port() == 0 { 9 } else { destination.port() };
+        let destination = match destination {
+            SocketAddr::V6(v6) if !is_ipv4(destination) => {
+                SocketAddrV6::new(*v6.ip(), port, 0, v6.scope_id()).into()
+            }
+            _ => SocketAddr::new(destination.ip().to_canonical(), port),
         };
-        socket.connect(to)?;
+        socket.connect(destination)?;
         socket.local_addr()
     });
     match routed {
         Ok(local) => Ok(gids.iter().find(|gid| is_same(gid.address, local)).copied().unwrap_or(first)),
         // Multicast groups need no route.
-        Err(_) if to.ip().to_canonical().is_multicast() => Ok(first),
+        Err(_) if destination.ip().to_canonical().is_multicast() => Ok(first),
         Err(error) => Err(error.raw_os_error().unwrap_or(libc::ENETUNREACH)),
     }
 }
@@ -180,8 +187,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn gids(of: &[&str]) -> Vec<Gid> {
-        let numbered = of.iter().zip(0..);
+    fn gids(texts: &[&str]) -> Vec<Gid> {
+        let numbered = texts.iter().zip(0..);
         numbered
             .map(|(text, index)| Gid { index, address: SocketAddr::new(text.parse().unwrap(), 0) })
             .collect()

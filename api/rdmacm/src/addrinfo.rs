@@ -73,9 +73,9 @@ fn resolve(
         } else {
             libc::strdup(first.ai_canonname)
         };
-        let at = address::parse(first.ai_addr);
+        let address = address::parse(first.ai_addr);
         libc::freeaddrinfo(list);
-        at.map(|at| (at, name)).map_err(|_| libc::EAI_FAMILY)
+        address.map(|address| (address, name)).map_err(|_| libc::EAI_FAMILY)
     }
 }
 
@@ -103,9 +103,9 @@ pub fn found(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) 
     if let Some(any) = any_address(node, service, hints) {
         source = Some(any);
     } else if !node.is_null() || !service.is_null() {
-        let (at, canonical) = resolve(node, service, hints)?;
+        let (address, canonical) = resolve(node, service, hints)?;
         name = canonical;
-        *(if is_passive { &mut source } else { &mut destination }) = Some(at);
+        *(if is_passive { &mut source } else { &mut destination }) = Some(address);
     }
     // Addresses that the program has given itself.
     if source.is_none() && hints.ai_src_len > 0 {
@@ -125,8 +125,8 @@ pub fn found(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) 
         (given, _) => given,
     };
     let any = source.or(destination);
-    let family = any.map_or(0, |at| if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 });
-    let len = |at: Option<SocketAddr>| at.map_or(0, address::len);
+    let family = any.map_or(0, |address| if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 });
+    let len = |address: Option<SocketAddr>| address.map_or(0, address::len);
     Ok(Found {
         verbs: RdmaAddrinfo {
             ai_flags: if is_passive { RAI_PASSIVE } else { 0 },
@@ -159,19 +159,19 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
     let hints = given.unwrap_or_else(ibverbs::zeroed);
     match found(node, service, &hints) {
         Err(number) => number,
-        Ok(found) => {
-            *out = give(found);
+        Ok(addrinfo) => {
+            *out = give(addrinfo);
             0
         }
     }
 }
 
 /// Hands a result over to the program, which frees it.
-pub fn give(found: Found) -> *mut RdmaAddrinfo {
-    let found = Box::leak(Box::new(found));
-    let source = &raw mut found.source;
-    let destination = &raw mut found.destination;
-    let verbs = &mut found.verbs;
+pub fn give(addrinfo: Found) -> *mut RdmaAddrinfo {
+    let addrinfo = Box::leak(Box::new(addrinfo));
+    let source = &raw mut addrinfo.source;
+    let destination = &raw mut addrinfo.destination;
+    let verbs = &mut addrinfo.verbs;
     if verbs.ai_src_len > 0 {
         verbs.ai_src_addr = source.cast();
     }
@@ -179,15 +179,15 @@ pub fn give(found: Found) -> *mut RdmaAddrinfo {
         verbs.ai_dst_addr = destination.cast();
     }
     let is_passive = verbs.ai_flags & RAI_PASSIVE != 0;
-    *(if is_passive { &mut verbs.ai_src_canonname } else { &mut verbs.ai_dst_canonname }) = found.name;
-    &raw mut found.verbs
+    *(if is_passive { &mut verbs.ai_src_canonname } else { &mut verbs.ai_dst_canonname }) = addrinfo.name;
+    &raw mut addrinfo.verbs
 }
 
 /// Frees a result.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_freeaddrinfo(found: *mut RdmaAddrinfo) {
-    if !found.is_null() {
+pub unsafe extern "C" fn rdma_freeaddrinfo(addrinfo: *mut RdmaAddrinfo) {
+    if !addrinfo.is_null() {
         // SAFETY: the structure is the first field of a `Found`, which is freed once.
-        drop(unsafe { Box::from_raw(found.cast::<Found>()) });
+        drop(unsafe { Box::from_raw(addrinfo.cast::<Found>()) });
     }
 }

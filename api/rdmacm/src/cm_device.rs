@@ -60,8 +60,8 @@ unsafe impl Sync for CmDevice {}
 
 static MANAGER: Mutex<Option<Arc<CmDevice>>> = Mutex::new(None);
 
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the shared state of this process, opened on the first call. A forked child opens its own.

@@ -18,18 +18,19 @@ const RESOLVE_LIMIT: Duration = Duration::from_secs(2);
 /// request.
 fn prepare(
     id: &Arc<IdObject>,
-    found: &RdmaAddrinfo,
+    addrinfo: &RdmaAddrinfo,
     pd: *mut IbvPd,
     attr: Option<&mut IbvQpInitAttr>,
 ) -> Result<(), c_int> {
-    if found.ai_flags & RAI_PASSIVE != 0 {
-        bind::bind(id, address::parse(found.ai_src_addr)?)?;
+    if addrinfo.ai_flags & RAI_PASSIVE != 0 {
+        bind::bind(id, address::parse(addrinfo.ai_src_addr)?)?;
         let qp_type = id.shown().qp_type;
         id.state().endpoint = attr.map(|attr| Endpoint { pd, attr: IbvQpInitAttr { qp_type, ..*attr } });
         return Ok(());
     }
-    let from = if found.ai_src_addr.is_null() { None } else { Some(address::parse(found.ai_src_addr)?) };
-    resolve::resolve_address(id, from, address::parse(found.ai_dst_addr)?, RESOLVE_LIMIT)?;
+    let source =
+        if addrinfo.ai_src_addr.is_null() { None } else { Some(address::parse(addrinfo.ai_src_addr)?) };
+    resolve::resolve_address(id, source, address::parse(addrinfo.ai_dst_addr)?, RESOLVE_LIMIT)?;
     resolve::resolve_route(id)?;
     if let Some(attr) = attr {
         attr.qp_type = id.shown().qp_type;
@@ -42,19 +43,19 @@ fn prepare(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_ep(
     out: *mut *mut RdmaCmId,
-    found: *mut RdmaAddrinfo,
+    addrinfo: *mut RdmaAddrinfo,
     pd: *mut IbvPd,
     attr: *mut IbvQpInitAttr,
 ) -> c_int {
     errno::minus_one((|| {
         // SAFETY: NULL, or the program's.
-        let (out, found, attr) = unsafe { (out.as_mut(), found.as_ref(), attr.as_mut()) };
+        let (out, addrinfo, attr) = unsafe { (out.as_mut(), addrinfo.as_ref(), attr.as_mut()) };
         let out = out.ok_or(libc::EINVAL)?;
-        let found = found.ok_or(libc::EINVAL)?;
+        let addrinfo = addrinfo.ok_or(libc::EINVAL)?;
         let none = std::ptr::null_mut();
-        let id = create::create(none, none.cast(), found.ai_port_space, Some(found.ai_qp_type))?;
+        let id = create::create(none, none.cast(), addrinfo.ai_port_space, Some(addrinfo.ai_qp_type))?;
         IDS.give(Arc::clone(&id));
-        if let Err(errno) = prepare(&id, found, pd, attr) {
+        if let Err(errno) = prepare(&id, addrinfo, pd, attr) {
             let _ = destroy::destroy(id.handle());
             return Err(errno);
         }

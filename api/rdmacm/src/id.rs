@@ -74,7 +74,7 @@ pub struct IdState {
     pub endpoint: Option<Endpoint>,
     pub groups: Vec<Membership>,
     /// The result of `rdma_resolve_addrinfo`.
-    pub found: Option<Found>,
+    pub addrinfo: Option<Found>,
     /// True if the id has created its completion queues itself.
     pub made_cqs: bool,
     /// True if the program was told that the device is gone.
@@ -140,7 +140,7 @@ impl IdObject {
             starting_psn: random_psn(),
             endpoint: None,
             groups: Vec::new(),
-            found: None,
+            addrinfo: None,
             made_cqs: false,
             is_bereft: false,
         };
@@ -195,17 +195,17 @@ impl IdObject {
     }
 
     /// Sets the local address.
-    pub fn set_local(&self, state: &mut IdState, at: SocketAddr) {
-        state.local = Some(at);
-        self.show(|id| id.route.addr.src_storage = address::store(at));
+    pub fn set_local(&self, state: &mut IdState, address: SocketAddr) {
+        state.local = Some(address);
+        self.show(|id| id.route.addr.src_storage = address::store(address));
     }
 
     /// Sets the peer's address.
-    pub fn set_remote(&self, state: &mut IdState, at: SocketAddr) {
-        state.remote = Some(at);
+    pub fn set_remote(&self, state: &mut IdState, address: SocketAddr) {
+        state.remote = Some(address);
         self.show(|id| {
-            id.route.addr.dst_storage = address::store(at);
-            id.route.addr.addr.dgid = address::gid(at);
+            id.route.addr.dst_storage = address::store(address);
+            id.route.addr.addr.dgid = address::gid(address);
         });
     }
 

@@ -14,19 +14,19 @@ pub unsafe extern "C" fn rdma_migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEv
     errno::minus_one((|| {
         let id = id::look(id)?;
         let is_sync = channel.is_null();
-        let to = if is_sync { ChannelObject::open()? } else { channel::look(channel)? };
-        if !Arc::ptr_eq(&to.manager, &id.manager) {
+        let target = if is_sync { ChannelObject::open()? } else { channel::look(channel)? };
+        if !Arc::ptr_eq(&target.manager, &id.manager) {
             return Err(libc::EINVAL);
         }
-        id.manager.client.migrate(id.number, &to.socket).map_err(|error| errno::of_io(&error))?;
-        let (was_sync, from) = {
+        id.manager.client.migrate(id.number, &target.socket).map_err(|error| errno::of_io(&error))?;
+        let (was_sync, source) = {
             let mut state = id.state();
-            id.show(|id| id.channel = to.handle());
+            id.show(|id| id.channel = target.handle());
             let was_sync = std::mem::replace(&mut state.is_sync, is_sync);
-            (was_sync, std::mem::replace(&mut state.channel, Arc::clone(&to)))
+            (was_sync, std::mem::replace(&mut state.channel, Arc::clone(&target)))
         };
-        if !Arc::ptr_eq(&from, &to) {
-            unread::append(&to, unread::take_out(&from, id.number));
+        if !Arc::ptr_eq(&source, &target) {
+            unread::append(&target, unread::take_out(&source, id.number));
         }
         if was_sync {
             sync::forget_event(&id);

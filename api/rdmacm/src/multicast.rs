@@ -57,8 +57,8 @@ fn address_vector(state: &IdState, dgid: IbvGid) -> IbvAhAttr {
 /// the group since.
 pub fn joined(id: &Arc<IdObject>, number: u64) -> Option<*mut RdmaCmEvent> {
     let mut state = id.state();
-    let at = state.groups.iter().position(|membership| membership.number == number)?;
-    let Membership { group, context, sends_only, .. } = state.groups[at];
+    let index = state.groups.iter().position(|membership| membership.number == number)?;
+    let Membership { group, context, sends_only, .. } = state.groups[index];
     let gid = mgid(group);
     let qp = id.shown().qp;
     let attached = if qp.is_null() || sends_only {
@@ -66,7 +66,7 @@ pub fn joined(id: &Arc<IdObject>, number: u64) -> Option<*mut RdmaCmEvent> {
     } else {
         // SAFETY: the id's own queue pair.
         let attached = ibverbs::done(unsafe { ibverbs::ibv_attach_mcast(qp, &gid, 0) });
-        state.groups[at].is_attached = attached.is_ok();
+        state.groups[index].is_attached = attached.is_ok();
         attached
     };
     let ud = RdmaUdParam {
@@ -80,7 +80,7 @@ pub fn joined(id: &Arc<IdObject>, number: u64) -> Option<*mut RdmaCmEvent> {
         Ok(()) => (event_type::MULTICAST_JOIN, 0),
         Err(errno) => (event_type::MULTICAST_ERROR, -errno),
     };
-    let outstanding = Arc::clone(&state.groups[at].outstanding);
+    let outstanding = Arc::clone(&state.groups[index].outstanding);
     drop(state);
     // Leaving the group waits for this event. Destroying the id does not.
     outstanding.deliver();
@@ -101,8 +101,8 @@ fn detach(id: &IdObject, membership: &Membership) -> Result<(), c_int> {
 fn leave(id: &IdObject, group: SocketAddr) -> Result<(), c_int> {
     let mut state = id.state();
     let is_it = |membership: &Membership| membership.group.ip() == group.ip();
-    let at = state.groups.iter().position(is_it).ok_or(libc::EADDRNOTAVAIL)?;
-    let membership = state.groups.remove(at);
+    let index = state.groups.iter().position(is_it).ok_or(libc::EADDRNOTAVAIL)?;
+    let membership = state.groups.remove(index);
     drop(state);
     detach(id, &membership)?;
     membership.outstanding.wait();

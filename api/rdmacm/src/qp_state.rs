@@ -31,9 +31,9 @@ pub fn address_vector(id: &IdObject) -> IbvAhAttr {
     IbvAhAttr { grh, is_global: 1, port_num: PORT, ..ibverbs::zeroed() }
 }
 
-fn of_datagrams(to: c_int) -> Result<Attributes, c_int> {
-    let attr = IbvQpAttr { qp_state: to, qkey: UDP_QKEY, port_num: PORT, ..ibverbs::zeroed() };
-    let more = match to {
+fn of_datagrams(state: c_int) -> Result<Attributes, c_int> {
+    let attr = IbvQpAttr { qp_state: state, qkey: UDP_QKEY, port_num: PORT, ..ibverbs::zeroed() };
+    let more = match state {
         qp_state::INIT => mask::PKEY_INDEX | mask::PORT | mask::QKEY,
         qp_state::RTR => 0,
         qp_state::RTS => mask::SQ_PSN,
@@ -75,15 +75,15 @@ fn ready_to_send(id: &IdObject, agreed: &QpAttributes) -> Attributes {
 }
 
 /// Returns the attributes by which the id's queue pair reaches a state.
-pub fn attributes(id: &IdObject, to: c_int) -> Result<Attributes, c_int> {
+pub fn attributes(id: &IdObject, state: c_int) -> Result<Attributes, c_int> {
     if id.shown().verbs.is_null() {
         return Err(libc::EINVAL);
     }
     if id.is_datagrams() {
-        return of_datagrams(to);
+        return of_datagrams(state);
     }
     let agreed = || id.manager.client.qp_attributes(id.number).map_err(|error| errno::of_io(&error));
-    let (attr, more) = match to {
+    let (attr, more) = match state {
         qp_state::INIT => {
             let attr = IbvQpAttr { qp_access_flags: ACCESS, port_num: PORT, ..ibverbs::zeroed() };
             (attr, mask::ACCESS_FLAGS | mask::PKEY_INDEX | mask::PORT)
@@ -92,7 +92,7 @@ pub fn attributes(id: &IdObject, to: c_int) -> Result<Attributes, c_int> {
         qp_state::RTS => ready_to_send(id, &agreed()?),
         _ => return Err(libc::EINVAL),
     };
-    Ok((IbvQpAttr { qp_state: to, ..attr }, mask::STATE | more))
+    Ok((IbvQpAttr { qp_state: state, ..attr }, mask::STATE | more))
 }
 
 fn modify(qp: *mut IbvQp, (mut attr, mask): Attributes) -> Result<(), c_int> {

@@ -63,36 +63,36 @@ fn await_host(id: &Arc<IdObject>, mut host: OnLinkHost, limit: Duration) -> Resu
 /// link must answer ARP or ND within the limit.
 pub fn resolve_address(
     id: &Arc<IdObject>,
-    from: Option<SocketAddr>,
-    to: SocketAddr,
+    source: Option<SocketAddr>,
+    destination: SocketAddr,
     limit: Duration,
 ) -> Result<(), c_int> {
-    from.map_or(Ok(()), address::check_zone)?;
-    address::check_zone(to)?;
+    source.map_or(Ok(()), address::check_zone)?;
+    address::check_zone(destination)?;
     let mut state = id.state();
     if !matches!(state.phase, Phase::Idle | Phase::Bound) {
         return Err(libc::EINVAL);
     }
     let gids = id.manager.gids();
-    let to = address::destination(&gids, to);
-    let from = from.filter(|_| state.phase == Phase::Idle);
-    let port = from.map_or(0, |from| from.port());
-    let from = from.filter(|from| !from.ip().is_unspecified());
+    let destination = address::destination(&gids, destination);
+    let source = source.filter(|_| state.phase == Phase::Idle);
+    let port = source.map_or(0, |source| source.port());
+    let source = source.filter(|source| !source.ip().is_unspecified());
     let bound = state.local.filter(|local| !local.ip().is_unspecified());
-    let found = match (bound, from) {
+    let local_gid = match (bound, source) {
         (Some(bound), _) => address::own(&gids, bound).map(|_| None),
-        (None, Some(from)) => Ok(Some(address::own(&gids, from)?)),
-        (None, None) => address::source(&gids, to).map(Some),
+        (None, Some(source)) => Ok(Some(address::own(&gids, source)?)),
+        (None, None) => address::source(&gids, destination).map(Some),
     };
-    let status = match found {
+    let status = match local_gid {
         Ok(gid) => {
             if let Some(gid) = gid {
                 bind::to_gid(id, &mut state, gid, port)?;
             }
-            id.set_remote(&mut state, to);
-            let source = state.local.map(|local| local.ip());
-            let host = source.and_then(|source| OnLinkHost::find(source, to));
-            if let Some(mut host) = host.filter(|_| !to.ip().is_multicast())
+            id.set_remote(&mut state, destination);
+            let local_ip = state.local.map(|local| local.ip());
+            let host = local_ip.and_then(|local_ip| OnLinkHost::find(local_ip, destination));
+            if let Some(mut host) = host.filter(|_| !destination.ip().is_multicast())
                 && !host.is_known()
             {
                 state.phase = Phase::Resolving;
@@ -129,15 +129,15 @@ pub fn resolve_route(id: &IdObject) -> Result<(), c_int> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_resolve_addr(
     id: *mut RdmaCmId,
-    from: *mut libc::sockaddr,
-    to: *mut libc::sockaddr,
+    source: *mut libc::sockaddr,
+    destination: *mut libc::sockaddr,
     timeout_ms: c_int,
 ) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
-        let from = if from.is_null() { None } else { Some(address::parse(from)?) };
+        let source = if source.is_null() { None } else { Some(address::parse(source)?) };
         let limit = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
-        resolve_address(&id, from, address::parse(to)?, limit)
+        resolve_address(&id, source, address::parse(destination)?, limit)
     })())
 }
 

@@ -33,16 +33,16 @@ impl Question {
     fn new(node: Option<CString>, service: Option<CString>, mut hints: RdmaAddrinfo) -> Question {
         let mut ends = Box::new([ibverbs::zeroed(); 2]);
         let [source, destination] = &mut *ends;
-        for (at, len, place) in [
+        for (pointer, len, place) in [
             (&mut hints.ai_src_addr, &mut hints.ai_src_len, source),
             (&mut hints.ai_dst_addr, &mut hints.ai_dst_len, destination),
         ] {
-            match address::parse(*at) {
+            match address::parse(*pointer) {
                 Ok(address) if *len > 0 => {
                     *place = address::store(address);
-                    *at = std::ptr::from_mut(place).cast();
+                    *pointer = std::ptr::from_mut(place).cast();
                 }
-                _ => (*at, *len) = (std::ptr::null_mut(), 0),
+                _ => (*pointer, *len) = (std::ptr::null_mut(), 0),
             }
         }
         Question { node, service, hints, ends }
@@ -58,8 +58,8 @@ impl Question {
 /// Stores the result, and notifies the program.
 fn finish(id: &IdObject, answer: Result<Found, c_int>) {
     let (event, status) = match answer {
-        Ok(found) => {
-            id.state().found = Some(found);
+        Ok(addrinfo) => {
+            id.state().addrinfo = Some(addrinfo);
             (event_type::ADDRINFO_RESOLVED, 0)
         }
         Err(number) => (event_type::ADDRINFO_ERROR, number),
@@ -106,8 +106,8 @@ pub unsafe extern "C" fn rdma_query_addrinfo(id: *mut RdmaCmId, out: *mut *mut R
     errno::minus_one(id::look(id).and_then(|id| {
         // SAFETY: NULL, or the program's variable.
         let out = unsafe { out.as_mut() }.ok_or(libc::EINVAL)?;
-        let found = id.state().found.clone().ok_or(libc::EINVAL)?;
-        *out = addrinfo::give(found);
+        let addrinfo = id.state().addrinfo.clone().ok_or(libc::EINVAL)?;
+        *out = addrinfo::give(addrinfo);
         Ok(())
     }))
 }

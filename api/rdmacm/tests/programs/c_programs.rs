@@ -75,20 +75,21 @@ fn a_thousand_connects_and_disconnects_a_tenth_of_them_by_death_are_told_and_lea
     let count = if std::env::var_os("REMORA_WHOLE").is_some() { 10_000 } else { 1_000 };
     let address = address();
     let run = |count: u32| {
-        let told = c_program("connects", &[&count.to_string()], &|words| program_at(&address, words));
-        println!("{told}");
-        let numbers: Vec<u64> = told.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        assert!(numbers[0] == u64::from(count) && numbers[1] < HALF_WITHIN, "{told}");
+        let output = c_program("connects", &[&count.to_string()], &|words| program_at(&address, words));
+        println!("{output}");
+        let numbers: Vec<u64> = output.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        assert!(numbers[0] == u64::from(count) && numbers[1] < HALF_WITHIN, "{output}");
     };
     run(10);
-    let at = SocketAddr::new(address.parse().unwrap(), 0);
-    let before = descriptors(at);
+    let socket_address = SocketAddr::new(address.parse().unwrap(), 0);
+    let before = descriptors(socket_address);
     run(count);
     // Descriptors of the last connections are closed when the broker next handles an event.
-    while descriptors(at) > before {
+    while descriptors(socket_address) > before {
         std::thread::yield_now();
     }
-    let manager = CmClient::open(at, &Options { start: Start::Never, ..Options::default() }).unwrap();
+    let manager =
+        CmClient::open(socket_address, &Options { start: Start::Never, ..Options::default() }).unwrap();
     let channel = manager.create_channel().unwrap();
     for number in 0..IDS {
         assert!(manager.create_id(&channel, PortSpace::Tcp).is_ok(), "only {number} ids are left");

@@ -30,8 +30,8 @@ impl CmServer {
             if status.success() {
                 return printed;
             }
-            let told = String::from_utf8_lossy(&stderr);
-            assert!(self.is_running(), "{client:?}: {status}\n{printed}\n{told}\n{}", self.ends());
+            let errors = String::from_utf8_lossy(&stderr);
+            assert!(self.is_running(), "{client:?}: {status}\n{printed}\n{errors}\n{}", self.ends());
         }
     }
 

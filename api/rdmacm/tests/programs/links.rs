@@ -14,10 +14,10 @@ fn two_links() -> Result<[Namespace; 3], Error> {
     let far = [Namespace::new("one")?, Namespace::new("two")?];
     for (link, host) in ["v0", "w0"].into_iter().zip(&far) {
         near.add_veth(link, host, "eth0", "")?;
-        for (at, interface, own) in [(&near, link, 1), (host, "eth0", 2)] {
-            at.ip("link set lo up")?;
-            at.ip(&format!("link set {interface} addrgenmode none up"))?;
-            at.ip(&format!("address add fe80::{own}/64 dev {interface} nodad"))?;
+        for (namespace, interface, own) in [(&near, link, 1), (host, "eth0", 2)] {
+            namespace.ip("link set lo up")?;
+            namespace.ip(&format!("link set {interface} addrgenmode none up"))?;
+            namespace.ip(&format!("address add fe80::{own}/64 dev {interface} nodad"))?;
         }
         near.wait_until_up(link)?;
         host.wait_until_up("eth0")?;

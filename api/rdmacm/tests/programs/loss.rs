@@ -41,7 +41,7 @@ fn loses(percent: u32, port: &str) {
     let rules = TestFile::new(&format!("{port}-{percent}.toml"));
     let capture = TestFile::new(&format!("{port}-{percent}.pcapng"));
     rules.drops(percent, 1);
-    let at = |words: &[&str]| {
+    let program = |words: &[&str]| {
         let mut command = program_at(&here, words);
         command.env("REMORA_PORT", port);
         // Only for the client, whose last word is the address.
@@ -50,7 +50,7 @@ fn loses(percent: u32, port: &str) {
         }
         command
     };
-    let printed = pair_of(&at, &["ib_write_bw", "-F", "-x", "0", "-s", "4096", "-n", "300"], "-p");
+    let printed = pair_of(&program, &["ib_write_bw", "-F", "-x", "0", "-s", "4096", "-n", "300"], "-p");
     assert!(printed.contains(" 4096 "), "{printed}");
     let frames = tshark_reads(&capture.0);
     assert!(frames > 300, "{frames} frames");
@@ -107,14 +107,14 @@ fn rping_ends(port: &str, percent: u32, rounds: usize) {
         rules.drops(percent, seed);
         rules
     });
-    let at = |line: &str, rules: &TestFile| {
+    let program = |line: &str, rules: &TestFile| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let mut command = program_at(&here, &words);
         command.env("REMORA_PORT", port).env("REMORA_FAULT", &rules.0);
         command
     };
-    let mut server = CmServer::start(at(&format!("rping -s -a {here}"), &files[0]));
-    let printed = server.serves(at(&format!("rping -c -v -C {rounds} -a {here}"), &files[1]));
+    let mut server = CmServer::start(program(&format!("rping -s -a {here}"), &files[0]));
+    let printed = server.serves(program(&format!("rping -c -v -C {rounds} -a {here}"), &files[1]));
     assert_eq!(printed.matches("ping data: rdma-ping-").count(), rounds, "{port} {percent} %");
     server.succeeds();
 }

@@ -77,8 +77,8 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn words(&self, pair: &Pair, side: &str, how: &str, port: usize) -> Vec<String> {
-        let line = format!("{} {how} {side}", pair.words);
+    fn words(&self, pair: &Pair, side: &str, options: &str, port: usize) -> Vec<String> {
+        let line = format!("{} {options} {side}", pair.words);
         let line = line.replace("ADDRESS", self.address).replace('@', &port.to_string());
         line.split_whitespace().map(str::to_owned).collect()
     }
@@ -122,13 +122,13 @@ impl Place<'_> {
             assert!(server.0.try_wait().unwrap().is_none(), "{}: the server has ended", pair.words);
         };
         let both = [server.0.id(), client.0.id()];
-        let told = doctor(self.address);
+        let findings = doctor(self.address);
         for (side, process) in [("server", &mut server), ("client", &mut client)] {
             let id = process.0.id();
             let ended = process.0.try_wait().unwrap();
             assert!(
-                told.contains(&format!(": process {id} (")),
-                "{}: the {side}, {id}, ended: {ended:?}\n{told}",
+                findings.contains(&format!(": process {id} (")),
+                "{}: the {side}, {id}, ended: {ended:?}\n{findings}",
                 pair.words
             );
         }
@@ -262,8 +262,11 @@ fn eight_pairs_outlive_the_dead(port: &str) {
     assert_eq!(tally.lent, tally.taken_back, "{tally:?}");
     assert_eq!((tally.strays, tally.forwarded, tally.relayed, tally.overflowed), (0, 0, 0, 0), "{tally:?}");
     assert!(tally.lent >= 2 * (SLOTS + deaths) as u64 && (tally.linked > 0) == (port == "auto"), "{tally:?}");
-    let told = doctor(&address);
-    assert!(told.contains(&format!("({} taken back)", tally.lent)) && !told.contains("QPN range "), "{told}");
+    let findings = doctor(&address);
+    assert!(
+        findings.contains(&format!("({} taken back)", tally.lent)) && !findings.contains("QPN range "),
+        "{findings}"
+    );
     // Descriptors of the last programs are closed when the broker next handles an event.
     while belongings(broker.0.id()).iter().zip(before).any(|(now, before)| *now > before) {
         thread::yield_now();

@@ -6,19 +6,20 @@ use std::process::{Child, Command};
 
 use crate::library::{address, c_program, program_at, remora};
 
-/// Runs a program of `tests/c` over each port of an address, whose broker notices dead programs by `found`.
+/// Runs a program of `tests/c` over each port of an address. `discovery` says how the broker notices dead
+/// programs.
 #[track_caller]
-fn runs_over_both(name: &str, found: FoundBy, says: &str) {
+fn runs_over_both(name: &str, discovery: FoundBy, says: &str) {
     for port in ["udp", "shm"] {
         let address = address();
-        let options = Options { linger: None, found, ..Options::default() };
+        let options = Options { linger: None, found: discovery, ..Options::default() };
         let broker = Broker::open(format!("{address}:4791").parse().unwrap(), &options).unwrap();
-        let said = c_program(name, &[], &|words| {
+        let output = c_program(name, &[], &|words| {
             let mut command = program_at(&address, words);
             command.env("REMORA_PORT", port);
             command
         });
-        assert_eq!(said, says, "{name} over {port}");
+        assert_eq!(output, says, "{name} over {port}");
         drop(broker);
     }
 }
@@ -54,11 +55,13 @@ fn after_the_broker_was_killed_and_ids_have_ended_there_may_be_new_ones() {
     let address = address();
     let words = ["broker", "--linger", "3600", "--address", &address];
     let mut broker = RunningBroker(Command::new(remora()).args(words).spawn().unwrap());
-    let at = format!("{address}:4791").parse().unwrap();
-    while client::start(at, &ClientOptions { start: Start::Never, ..ClientOptions::default() }).is_err() {
+    let socket_address = format!("{address}:4791").parse().unwrap();
+    while client::start(socket_address, &ClientOptions { start: Start::Never, ..ClientOptions::default() })
+        .is_err()
+    {
         assert!(broker.0.try_wait().unwrap().is_none(), "the broker has ended");
         std::thread::yield_now();
     }
-    let said = c_program("fatal", &[&broker.0.id().to_string()], &|words| program_at(&address, words));
-    assert_eq!(said, "anew");
+    let output = c_program("fatal", &[&broker.0.id().to_string()], &|words| program_at(&address, words));
+    assert_eq!(output, "anew");
 }

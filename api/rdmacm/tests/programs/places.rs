@@ -105,14 +105,14 @@ impl UserNamespace {
         command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut holder = command.spawn().map_err(|error| error.to_string())?;
         let input = holder.stdin.take().unwrap();
-        let mut said = String::new();
-        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        if said == "up\n" {
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        if line == "up\n" {
             return Ok(UserNamespace { holder, _input: input });
         }
         drop(input);
-        let told = holder.wait_with_output().unwrap();
-        Err(String::from_utf8_lossy(&told.stderr).trim().to_owned())
+        let output = holder.wait_with_output().unwrap();
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
 
     /// Returns the words that start a program without capabilities in the namespace.
@@ -142,12 +142,12 @@ fn programs_run_without_capabilities_in_a_fresh_namespace_where_only_loopback_is
 #[test]
 fn programs_of_two_hosts_with_a_broker_each_run_over_ipv4_and_ipv6() {
     let [near, far] = remora_netns::require!(hosts());
-    let at = |host: &Namespace, address: &str| {
+    let place = |host: &Namespace, address: &str| {
         let words = [&host.exec()[..], as_nobody()].concat();
         Place::new(&words, address)
     };
     for [here, there] in [["10.93.0.1", "10.93.0.2"], ["fd93::1", "fd93::2"]] {
-        at(&near, here).serves("10.93.0.1", &at(&far, there));
+        place(&near, here).serves("10.93.0.1", &place(&far, there));
     }
 }
 
@@ -157,8 +157,8 @@ fn where_the_kernel_steers_no_datagrams_the_broker_relays_them() {
         let here = Place { port, refuses: true, ..Place::new(&[], &address()) };
         here.serves(&here.address, &here);
         let never = Options { start: Start::Never, ..Options::default() };
-        let at = SocketAddr::new(here.address.parse().unwrap(), 0);
-        let tally = client::report(at, &never).unwrap().broker.tally;
+        let socket_address = SocketAddr::new(here.address.parse().unwrap(), 0);
+        let tally = client::report(socket_address, &never).unwrap().broker.tally;
         // Links carry most frames, if there are links.
         assert!(tally.relayed > if port == "udp" { 400 } else { 0 }, "{port}: {tally:?}");
     }
@@ -169,9 +169,9 @@ fn programs_of_two_users_that_a_broker_admits_run_on_one_address_with_links_and_
     remora_netns::require!(rustix::process::geteuid().is_root(), "only root can run programs of two users");
     for port in ["auto", "udp"] {
         let address = address();
-        let at = SocketAddr::new(address.parse().unwrap(), 0);
+        let socket_address = SocketAddr::new(address.parse().unwrap(), 0);
         let options = BrokerOptions { allow: vec![61_001, 61_002], ..BrokerOptions::default() };
-        let _broker = Broker::open(at, &options).unwrap();
+        let _broker = Broker::open(socket_address, &options).unwrap();
         let of_user = |reuid: &str, regid: &str| {
             let words = ["setpriv", reuid, regid, "--clear-groups", "--no-new-privs", "--"];
             Place { port, ..Place::new(&words, &address) }
@@ -179,7 +179,7 @@ fn programs_of_two_users_that_a_broker_admits_run_on_one_address_with_links_and_
         let one = of_user("--reuid=61001", "--regid=61001");
         one.serves(&address, &of_user("--reuid=61002", "--regid=61002"));
         let never = Options { start: Start::Never, ..Options::default() };
-        let tally = client::report(at, &never).unwrap().broker.tally;
+        let tally = client::report(socket_address, &never).unwrap().broker.tally;
         assert!(tally.relayed > if port == "udp" { 400 } else { 0 }, "{port}: {tally:?}");
         assert_eq!((tally.strays, tally.overflowed), (0, 0), "{port}: {tally:?}");
     }
