@@ -201,14 +201,14 @@ impl AnswerBuffers {
         }
     }
 
-    /// Copies the first `into.len()` bytes of an answer's buffer to `into`.
+    /// Copies the first `target.len()` bytes of an answer's buffer to `target`.
     ///
     /// # Errors
-    /// `OutOfBounds` if `into` is longer than a buffer.
-    pub fn read(&self, answer: &KernelAnswer, into: &mut [u8]) -> Result<(), AccessError> {
-        if into.len() > self.size as usize {
+    /// `OutOfBounds` if `target` is longer than a buffer.
+    pub fn read(&self, answer: &KernelAnswer, target: &mut [u8]) -> Result<(), AccessError> {
+        if target.len() > self.size as usize {
             return Err(AccessError::OutOfBounds);
         }
-        self.memory.read(self.index(answer.tag) * self.size as usize, into)
+        self.memory.read(self.index(answer.tag) * self.size as usize, target)
     }
 }

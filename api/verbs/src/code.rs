@@ -71,8 +71,8 @@ impl ProtectionDomain {
         let mut places = Vec::new();
         let mut len = 0;
         for section in sections {
-            let of = CodeOf::Memory(len as u64, section.len as u64);
-            parts.push(CodePart { of, iova: section.iova });
+            let source = CodeOf::Memory(len as u64, section.len as u64);
+            parts.push(CodePart { of: source, iova: section.iova });
             places.push(len);
             len += section.len.next_multiple_of(64);
         }
@@ -80,7 +80,7 @@ impl ProtectionDomain {
         parts.extend(slots.iter().map(code));
         let asked = CreateCode { domain: self.number()?, len: len.max(64) as u64, parts };
         let (facts, bytes) = daemon.create_code(asked)?;
-        let placed = places.into_iter().map(|at| (bytes.clone(), at)).collect();
+        let placed = places.into_iter().map(|offset| (bytes.clone(), offset)).collect();
         Ok((MemoryRegion::lent(self, &facts, bytes), placed))
     }
 }

@@ -256,21 +256,21 @@ impl CompletionQueue {
     }
 
     #[inline]
-    fn poll_as<T>(&mut self, out: &mut [T], of: impl Fn(Cqe) -> T) -> Result<usize, PollError> {
+    fn poll_as<T>(&mut self, out: &mut [T], convert: impl Fn(Cqe) -> T) -> Result<usize, PollError> {
         if self.shared.context.fork().is_child() {
             return Err(PollError::Forked);
         }
-        let taken = self.take(out, &of);
+        let taken = self.take(out, &convert);
         if taken > 0 {
             return Ok(taken);
         }
         self.shared.engine_handle.poll()?;
-        let taken = self.take(out, &of);
+        let taken = self.take(out, &convert);
         if taken == 0
             && let Err(failure) = self.look_for_failure()
         {
             // Completions flushed by the failure came before it and are returned first.
-            let flushed = self.take(out, &of);
+            let flushed = self.take(out, &convert);
             return if flushed > 0 { Ok(flushed) } else { Err(failure) };
         }
         Ok(taken)
@@ -319,11 +319,11 @@ impl CompletionQueue {
     }
 
     #[inline]
-    fn take<T>(&mut self, out: &mut [T], of: impl Fn(Cqe) -> T) -> usize {
+    fn take<T>(&mut self, out: &mut [T], convert: impl Fn(Cqe) -> T) -> usize {
         let mut taken = 0;
         for place in out.iter_mut() {
             let Some(cqe) = self.poller.poll() else { break };
-            *place = of(cqe);
+            *place = convert(cqe);
             taken += 1;
         }
         if taken > 0 {

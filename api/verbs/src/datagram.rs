@@ -137,7 +137,9 @@ impl GlobalRoute {
         if front.iter().any(|byte| *byte != 0) || back[0] >> 4 != 4 {
             return None;
         }
-        let address = |at: usize| Ipv4Addr::new(back[at], back[at + 1], back[at + 2], back[at + 3]).into();
+        let address = |offset: usize| {
+            Ipv4Addr::new(back[offset], back[offset + 1], back[offset + 2], back[offset + 3]).into()
+        };
         Some(GlobalRoute { source: address(12), destination: address(16) })
     }
 }
@@ -175,8 +177,8 @@ impl RemoteQueue {
 
     #[inline]
     fn target(&self) -> Target {
-        let to = Destination { qp: Qpn::new(self.qp & 0x00ff_ffff), qkey: self.qkey };
-        Target::Datagram { handle: self.handle.inner.number, to }
+        let destination = Destination { qp: Qpn::new(self.qp & 0x00ff_ffff), qkey: self.qkey };
+        Target::Datagram { handle: self.handle.inner.number, to: destination }
     }
 }
 
@@ -278,18 +280,22 @@ impl DatagramQueuePair {
         self.local.engine.facts().path_mtu
     }
 
-    /// Posts a message to `to`: a SEND, with or without immediate data.
+    /// Posts a message to `destination`: a SEND, with or without immediate data.
     ///
     /// # Errors
     /// `OtherEngine` if the address handle belongs to another engine or context; `Queue` with the reason why
     /// the send queue refuses the message; `Forked` in a forked child; `Reentered`.
     #[inline]
-    pub fn post_send_to(&mut self, request: &WorkRequest<'_>, to: &RemoteQueue) -> Result<(), PostError> {
+    pub fn post_send_to(
+        &mut self,
+        request: &WorkRequest<'_>,
+        destination: &RemoteQueue,
+    ) -> Result<(), PostError> {
         self.refuse_child()?;
-        if !Arc::ptr_eq(&to.handle.inner.engine, &self.local.engine) {
+        if !Arc::ptr_eq(&destination.handle.inner.engine, &self.local.engine) {
             return Err(PostError::OtherEngine);
         }
-        self.send.push_to(request, &to.target())?;
+        self.send.push_to(request, &destination.target())?;
         self.publish_and_ring()
     }
 
@@ -370,11 +376,11 @@ impl DatagramQueuePair {
         if self.local.engine.has_caller() {
             return Err((0, PostError::Reentered));
         }
-        let mut taken = requests.iter().enumerate().map(|(index, (request, to))| {
-            if !Arc::ptr_eq(&to.handle.inner.engine, &self.local.engine) {
+        let mut taken = requests.iter().enumerate().map(|(index, (request, destination))| {
+            if !Arc::ptr_eq(&destination.handle.inner.engine, &self.local.engine) {
                 return Err((index, PostError::OtherEngine));
             }
-            self.send.push_to(request, &to.target()).map_err(|error| (index, error.into()))
+            self.send.push_to(request, &destination.target()).map_err(|error| (index, error.into()))
         });
         let done = taken.find(Result::is_err).unwrap_or(Ok(()));
         self.publish_and_ring().map_err(|error| (0, error)).and(done)

@@ -38,7 +38,7 @@ impl Device {
     /// # Errors
     /// `OpenError::Port` if `local` is no address.
     pub fn udp(local: impl ToSocketAddrs) -> Result<Device, OpenError> {
-        let local = local.to_socket_addrs().ok().and_then(|mut found| found.next());
+        let local = local.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
         let local = local
             .ok_or_else(|| OpenError::Port("not an address of this machine (address:port)".to_owned()))?;
         Ok(Device { config: Config::new(PortConfig::udp(local)) })

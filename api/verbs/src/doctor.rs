@@ -40,16 +40,16 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn good(what: &'static str, found: impl Into<String>) -> Finding {
-        Finding { what, verdict: Verdict::Good, found: found.into(), mend: "" }
+    fn good(subject: &'static str, text: impl Into<String>) -> Finding {
+        Finding { what: subject, verdict: Verdict::Good, found: text.into(), mend: "" }
     }
 
-    fn limited(what: &'static str, found: impl Into<String>, mend: &'static str) -> Finding {
-        Finding { what, verdict: Verdict::Limited, found: found.into(), mend }
+    fn limited(subject: &'static str, text: impl Into<String>, mend: &'static str) -> Finding {
+        Finding { what: subject, verdict: Verdict::Limited, found: text.into(), mend }
     }
 
-    fn missing(what: &'static str, found: impl Into<String>, mend: &'static str) -> Finding {
-        Finding { what, verdict: Verdict::Missing, found: found.into(), mend }
+    fn missing(subject: &'static str, text: impl Into<String>, mend: &'static str) -> Finding {
+        Finding { what: subject, verdict: Verdict::Missing, found: text.into(), mend }
     }
 }
 
@@ -198,21 +198,21 @@ fn shm_port() -> Finding {
 }
 
 /// Tests the other family of IP, whose absence is no fault.
-fn other_family(what: &'static str, loopback: IpAddr) -> Finding {
-    match udp_port(what, SocketAddr::new(loopback, 0)) {
-        Finding { verdict: Verdict::Missing, found, .. } => {
-            Finding::limited(what, found, "nothing to do unless peers speak it")
+fn other_family(subject: &'static str, loopback: IpAddr) -> Finding {
+    match udp_port(subject, SocketAddr::new(loopback, 0)) {
+        Finding { verdict: Verdict::Missing, found: text, .. } => {
+            Finding::limited(subject, text, "nothing to do unless peers speak it")
         }
-        found => found,
+        finding => finding,
     }
 }
 
-fn udp_port(what: &'static str, address: SocketAddr) -> Finding {
+fn udp_port(subject: &'static str, address: SocketAddr) -> Finding {
     let mut socket = match Socket::open(address, &Options::default()) {
         Ok(socket) => socket,
         Err(error) => {
             return Finding::missing(
-                what,
+                subject,
                 error.to_string(),
                 "as it says; --address has it tried with another address",
             );
@@ -220,14 +220,14 @@ fn udp_port(what: &'static str, address: SocketAddr) -> Finding {
     };
     let icrc = icrc_check(PortKind::Udp, address.is_ipv4());
     let trains = match (socket.sends_trains(), socket.join(true).is_ok()) {
-        (true, true) => return Finding::good(what, format!("trains out and in; {icrc}")),
+        (true, true) => return Finding::good(subject, format!("trains out and in; {icrc}")),
         (true, false) => "trains out only",
         (false, true) => "trains in only",
         (false, false) => "no trains",
     };
     let mend =
         "a kernel from 5.0 on has UDP_SEGMENT and UDP_GRO; without both, expect a tenth of the packet rate";
-    Finding::limited(what, format!("{trains}; {icrc}"), mend)
+    Finding::limited(subject, format!("{trains}; {icrc}"), mend)
 }
 
 /// Tests port xdp on this interface or, without one, reports what can be determined without touching any.
@@ -286,13 +286,13 @@ fn receive_buffer(address: SocketAddr) -> Finding {
         Ok(socket) => socket.receive_buffer(),
         Err(_) => return Finding::limited("socket buffer", "unknown", "see to port udp first"),
     };
-    let found = format!("{} KiB", bytes >> 10);
+    let size = format!("{} KiB", bytes >> 10);
     if bytes < 4 << 20 {
         let mend = "run `sysctl -w net.core.rmem_max=33554432` as root, or give the program CAP_NET_ADMIN: large transfers lose \
                     fewer packets";
-        return Finding::limited("socket buffer", found, mend);
+        return Finding::limited("socket buffer", size, mend);
     }
-    Finding::good("socket buffer", found)
+    Finding::good("socket buffer", size)
 }
 
 /// Reports the limit of locked memory, which RDMA hardware needs for all registered memory and Remora does

@@ -184,8 +184,8 @@ impl KernelHandle {
     pub fn facts(&self) -> Result<KernelFacts, CreateError> {
         self.domain.context().refuse_child()?;
         let is_it = |facts: &KernelFacts| facts.number == self.number;
-        let found = self.engine_handle.engine()?.control(|control| control.nic.kernels().find(is_it));
-        found.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))
+        let kernel_facts = self.engine_handle.engine()?.control(|control| control.nic.kernels().find(is_it));
+        kernel_facts.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))
     }
 
     /// Replaces the code of all lanes by `others`, one for each lane. A lane changes while it is at rest, so

@@ -254,7 +254,7 @@ impl LocalQp {
         let sides = (first.side(), second.side());
         let mut ups = (None, None);
         let timeout = first.options.connect_timeout;
-        remora_host::connect::connect_pair(&sides.0, &sides.1, timeout, |which, agreement| match which {
+        remora_host::connect::connect_pair(&sides.0, &sides.1, timeout, |side, agreement| match side {
             0 => first.bring_up(agreement, &mut ups.0),
             _ => second.bring_up(agreement, &mut ups.1),
         })?;

@@ -146,8 +146,8 @@ impl ProtectionDomain {
 }
 
 fn find<'p>(program: &'p Program, name: &str) -> Result<&'p Queue, LoadError> {
-    let at = program.queue(name).ok_or_else(|| LoadError::Unknown(name.into()))?;
-    Ok(&program.queues[at])
+    let index = program.queue(name).ok_or_else(|| LoadError::Unknown(name.into()))?;
+    Ok(&program.queues[index])
 }
 
 /// Returns the options of a queue pair that fits a program's queue.
@@ -228,8 +228,10 @@ impl<'p> Loader<'p> {
         numbers.key = region.lkey().get();
         let image = link(program, &numbers);
         for (placed, content) in data.iter().zip(&image.sections) {
-            if let Some((bytes, at)) = placed {
-                bytes.write(*at, content).map_err(|_| CreateError::Nic(remora_nic::NicError::TooSmall))?;
+            if let Some((bytes, offset)) = placed {
+                bytes
+                    .write(*offset, content)
+                    .map_err(|_| CreateError::Nic(remora_nic::NicError::TooSmall))?;
             }
         }
         let mut offload = Offload { queues, program: program.clone(), numbers, data, _region: region };
@@ -247,8 +249,8 @@ impl<'p> Loader<'p> {
             CqOptions { depth: COMPLETIONS, counted: true, engine: Some(engine), ..CqOptions::default() };
         let mut all = Vec::with_capacity(self.program.queues.len());
         for queue in &self.program.queues {
-            if let Some(at) = self.connections.iter().position(|(name, _)| *name == queue.name) {
-                all.push(self.connections.swap_remove(at).1);
+            if let Some(index) = self.connections.iter().position(|(name, _)| *name == queue.name) {
+                all.push(self.connections.swap_remove(index).1);
                 continue;
             }
             let sent = domain.context().create_cq_with(&counted)?;
@@ -267,10 +269,10 @@ impl<'p> Loader<'p> {
             return Err(LoadError::Unknown(name.clone()));
         }
         let mut own = Vec::with_capacity(self.program.sections.len());
-        for (at, section) in self.program.sections.iter().enumerate() {
+        for (index, section) in self.program.sections.iter().enumerate() {
             let len = section.bytes.len().max(8);
             if !section.given {
-                own.push(Some(Section { len, iova: numbers.sections[at] }));
+                own.push(Some(Section { len, iova: numbers.sections[index] }));
                 continue;
             }
             let known = self.regions.iter().find(|(name, _)| *name == section.name);
@@ -278,7 +280,7 @@ impl<'p> Loader<'p> {
             if memory.len < len as u64 {
                 return Err(LoadError::SmallRegion(name.clone(), memory.len, len as u64));
             }
-            (numbers.sections[at], numbers.regions[at]) = (memory.addr, Some(memory.rkey.get()));
+            (numbers.sections[index], numbers.regions[index]) = (memory.addr, Some(memory.rkey.get()));
             own.push(None);
         }
         Ok(own)
@@ -349,21 +351,22 @@ impl Offload {
     }
 
     /// Reads `len` bytes of the program's own data or code. `None` beyond the end, or in a bound region.
-    pub fn read(&self, at: Location, len: usize) -> Option<Vec<u8>> {
-        let (bytes, base) = self.bytes(at)?;
+    pub fn read(&self, location: Location, len: usize) -> Option<Vec<u8>> {
+        let (bytes, base) = self.bytes(location)?;
         let mut out = vec![0; len];
-        bytes.read(base + at.offset as usize, &mut out).ok()?;
+        bytes.read(base + location.offset as usize, &mut out).ok()?;
         Some(out)
     }
 
     /// Writes to the program's own data or code, which may change while the program runs. Returns false if
-    /// `at` and the length are not within one section or queue.
-    pub fn write(&self, at: Location, content: &[u8]) -> bool {
-        self.bytes(at).is_some_and(|(bytes, base)| bytes.write(base + at.offset as usize, content).is_ok())
+    /// `location` and the length are not within one section or queue.
+    pub fn write(&self, location: Location, content: &[u8]) -> bool {
+        self.bytes(location)
+            .is_some_and(|(bytes, base)| bytes.write(base + location.offset as usize, content).is_ok())
     }
 
-    fn bytes(&self, at: Location) -> Option<(Bytes, usize)> {
-        match at.segment {
+    fn bytes(&self, location: Location) -> Option<(Bytes, usize)> {
+        match location.segment {
             Segment::Section(number) => self.data.get(number)?.clone(),
             Segment::Queue(number) => {
                 let code = self.queues.get(number)?.code();
@@ -374,13 +377,13 @@ impl Offload {
 
     /// Returns the word of this name in the program's own data, or `None` if there is none.
     pub fn word(&self, name: &str) -> Option<u64> {
-        let (at, _) = self.program.find(name)?;
-        self.read(at, 8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)))
+        let (location, _) = self.program.find(name)?;
+        self.read(location, 8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)))
     }
 
     /// Sets the word of this name. Returns false if there is none.
     pub fn set_word(&self, name: &str, value: u64) -> bool {
-        let at = self.program.find(name);
-        at.is_some_and(|(at, _)| self.write(at, &value.to_le_bytes()))
+        let location = self.program.find(name);
+        location.is_some_and(|(location, _)| self.write(location, &value.to_le_bytes()))
     }
 }

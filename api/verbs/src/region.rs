@@ -134,14 +134,14 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Removes the key: from the NIC's table by `how`, or at the daemon.
+    /// Removes the key: from the NIC's table by `release`, or at the daemon.
     fn end(
         &self,
-        how: fn(&Table, Key) -> Result<(), remora_memory::Error>,
+        release: fn(&Table, Key) -> Result<(), remora_memory::Error>,
     ) -> Result<(), remora_memory::Error> {
         let context = self.domain.context();
         match (context.adapter(), context.daemon()) {
-            (Ok(adapter), _) => how(adapter.table(), self.key),
+            (Ok(adapter), _) => release(adapter.table(), self.key),
             (_, Some(daemon)) => {
                 daemon.release(&Request::Deregister(self.key.get()));
                 Ok(())
@@ -210,8 +210,8 @@ impl MemoryRegion {
     /// `OutOfBounds`, also for memory that the caller owns. Nothing is copied then.
     #[inline]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), AccessError> {
-        let (bytes, at) = self.place(offset, out.len())?;
-        bytes.read(at, out)
+        let (bytes, start) = self.place(offset, out.len())?;
+        bytes.read(start, out)
     }
 
     /// Copies `data` to the region at `offset`. The last byte becomes visible last.
@@ -220,8 +220,8 @@ impl MemoryRegion {
     /// `OutOfBounds`, also for memory that the caller owns. Nothing is copied then.
     #[inline]
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), AccessError> {
-        let (bytes, at) = self.place(offset, data.len())?;
-        bytes.write(at, data)
+        let (bytes, start) = self.place(offset, data.len())?;
+        bytes.write(start, data)
     }
 
     /// Reads a plain value. The value may be a mix of old and new bytes if a peer writes it at the same time.
@@ -248,8 +248,8 @@ impl MemoryRegion {
     /// work. `None` outside the region, for memory that the caller owns, or if the word is not aligned.
     #[inline]
     pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
-        let (bytes, at) = self.place(offset, 8).ok()?;
-        bytes.word(at)
+        let (bytes, start) = self.place(offset, 8).ok()?;
+        bytes.word(start)
     }
 
     #[inline]

@@ -61,8 +61,8 @@ fn answers_count_that_came_before_their_timers_were_looked_at(device: impl Fn() 
     // The server is held until the client's engine stands still, so that all answers come during the stall.
     ends.there.own_engines()[0].control(|_| {
         for (id, [pair, _]) in ends.pairs.iter_mut().enumerate() {
-            let into = [ends.memory.sge(0, 64)];
-            pair.post_send(&work::read(id as u64, &into, ends.source.remote_memory().at(0))).unwrap();
+            let sges = [ends.memory.sge(0, 64)];
+            pair.post_send(&work::read(id as u64, &sges, ends.source.remote_memory().at(0))).unwrap();
         }
     });
     ends.here.own_engines()[0].control(|_| {
@@ -122,8 +122,8 @@ fn a_client_that_stands_still_holds_up_no_other() {
     let (mut asking, mut its_cq, its_memory) = connect(&still);
     let (mut other, mut cq, memory) = connect(&lively);
     let ask = |pair: &mut QueuePair, memory: &MemoryRegion, id| {
-        let into = [memory.sge(0, LEN)];
-        pair.post_send(&work::read(id, &into, source.remote_memory().at(0))).unwrap();
+        let sges = [memory.sge(0, LEN)];
+        pair.post_send(&work::read(id, &sges, source.remote_memory().at(0))).unwrap();
     };
     let mut done = [EMPTY; 16];
     std::thread::scope(|scope| {

@@ -104,7 +104,7 @@ struct Services {
     cqs: [CompletionQueue; 2],
     unreliable: [QueuePair; 2],
     datagrams: [DatagramQueuePair; 2],
-    to: RemoteQueue,
+    remote_queue: RemoteQueue,
     initiator: XrcInitiator,
     _target: XrcTarget,
     srq: Srq,
@@ -126,7 +126,7 @@ fn services(device: &Device) -> Services {
     let connected = QueuePair::connect_pair(rc(0), rc(1)).unwrap();
     let ud = |side: usize| domains[side].create_datagram_qp(&cqs[side], &cqs[side], &options).unwrap();
     let datagrams = [ud(0), ud(1)];
-    let (to, _) = DatagramQueuePair::resolve_pair(&datagrams[0], &datagrams[1]).unwrap();
+    let (remote_queue, _) = DatagramQueuePair::resolve_pair(&datagrams[0], &datagrams[1]).unwrap();
     let xrc = far.open_xrc_domain(0).unwrap();
     let srq = domains[1].create_xrc_srq(&xrc, &cqs[1], &SrqOptions::default()).unwrap();
     let initiator = domains[0].create_xrc_initiator(&cqs[0], &options).unwrap();
@@ -135,7 +135,19 @@ fn services(device: &Device) -> Services {
     let window = domains[1].allocate_window(WindowType::Type2B).unwrap();
     let unreliable = [one, two];
     let connected = [connected.0, connected.1];
-    Services { memory, table, cqs, unreliable, datagrams, to, initiator, _target, srq, connected, window }
+    Services {
+        memory,
+        table,
+        cqs,
+        unreliable,
+        datagrams,
+        remote_queue,
+        initiator,
+        _target,
+        srq,
+        connected,
+        window,
+    }
 }
 
 impl Services {
@@ -163,7 +175,7 @@ impl Services {
         self.connected[1].post_recv(&receive).unwrap();
         self.unreliable[0].post_send(&work::send(1, &local)).unwrap();
         self.unreliable[0].post_send(&work::write_imm(2, &local, there, 3)).unwrap();
-        self.datagrams[0].post_send_to(&work::send(3, &local), &self.to).unwrap();
+        self.datagrams[0].post_send_to(&work::send(3, &local), &self.remote_queue).unwrap();
         self.initiator.post_send(&work::send(4, &local), self.srq.number()).unwrap();
         self.wait([4, 4]);
         let bind = self.window.bind(5, &self.table, 0, 4096, Access::REMOTE_WRITE);

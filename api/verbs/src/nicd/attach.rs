@@ -47,7 +47,7 @@ impl Attachment {
     /// # Errors
     /// [`OpenError`], whose text says in one line what is wrong and how to put it right.
     pub fn open(&self) -> Result<Context, OpenError> {
-        let at = self.path.display();
+        let socket_path = self.path.display();
         if self.name.len() > MAX_NAME || self.kept && self.name.is_empty() {
             return Err(OpenError::Port(format!("a tenant's name has 1 to {MAX_NAME} bytes")));
         }
@@ -61,7 +61,7 @@ impl Attachment {
                 false => "start a daemon of this program's user",
             };
             return Err(OpenError::Port(format!(
-                "the NIC daemon at {at} is of {owner}, which would see this program's memory: {mend}"
+                "the NIC daemon at {socket_path} is of {owner}, which would see this program's memory: {mend}"
             )));
         }
         let hello = Request::Attach { version: VERSION, name: self.name.clone(), kept: self.kept };
@@ -72,17 +72,19 @@ impl Attachment {
 
 /// Connects to the daemon that listens at `path`.
 pub(super) fn connect(path: &Path) -> Result<PacketSocket, OpenError> {
-    let at = path.display();
+    let socket_path = path.display();
     PacketSocket::connect(path, ATTACHING).map_err(|error| {
         OpenError::Port(match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                format!("no NIC daemon listens at {at}: start it by `remora nicd --socket {at}`")
+                format!(
+                    "no NIC daemon listens at {socket_path}: start it by `remora nicd --socket {socket_path}`"
+                )
             }
             ErrorKind::PermissionDenied => {
-                format!("the NIC daemon at {at} admits other users only: start it with --allow-uid")
+                format!("the NIC daemon at {socket_path} admits other users only: start it with --allow-uid")
             }
-            ErrorKind::TimedOut => format!("{at}: {}", silent(ATTACHING)),
-            _ => format!("the NIC daemon at {at}: {error}"),
+            ErrorKind::TimedOut => format!("{socket_path}: {}", silent(ATTACHING)),
+            _ => format!("the NIC daemon at {socket_path}: {error}"),
         })
     })
 }

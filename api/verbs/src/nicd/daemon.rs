@@ -91,17 +91,17 @@ impl Daemon {
         let config = device.of_daemon();
         let adapter = Adapter::open(&config)?;
         let listener = PacketListener::bind(socket, !options.allow.is_empty()).map_err(|error| {
-            let at = socket.display();
+            let path = socket.display();
             OpenError::Port(match error.kind() {
                 std::io::ErrorKind::AddrInUse => {
                     format!(
-                        "{at} is taken: a daemon listens there, or it is no socket; choose another --socket"
+                        "{path} is taken: a daemon listens there, or it is no socket; choose another --socket"
                     )
                 }
                 std::io::ErrorKind::NotFound => {
-                    format!("{at}: there is no such folder; make it, or choose another --socket")
+                    format!("{path}: there is no such folder; make it, or choose another --socket")
                 }
-                _ => format!("listening at {at}: {error}"),
+                _ => format!("listening at {path}: {error}"),
             })
         })?;
         let context = Context::new(adapter, true);
@@ -232,7 +232,7 @@ impl DaemonState {
         let one = || user.claim(Amounts::of(Resource::Greeting, 1));
         one().or_else(|words| {
             let mut register = self.register();
-            let oldest = register.silent.iter().find(|(_, of)| **of == uid).map(|(serial, _)| *serial);
+            let oldest = register.silent.iter().find(|(_, owner)| **owner == uid).map(|(serial, _)| *serial);
             let oldest = oldest.ok_or(words)?;
             register.silent.remove(&oldest);
             if let Some(socket) = register.sockets.get(&oldest) {

@@ -180,8 +180,8 @@ fn words(error: impl ToString) -> String {
     error.to_string()
 }
 
-fn unknown(what: &str, number: u32) -> String {
-    format!("this program has no {what} {number}")
+fn unknown(kind: &str, number: u32) -> String {
+    format!("this program has no {kind} {number}")
 }
 
 /// Allocates memory that can be lent.
@@ -423,8 +423,8 @@ impl Tenant {
     }
 
     fn domain(&self, number: u32) -> Result<&ProtectionDomain, String> {
-        let found = self.domains.get(&number).ok_or_else(|| unknown("protection domain", number))?;
-        Ok(&found.domain)
+        let entry = self.domains.get(&number).ok_or_else(|| unknown("protection domain", number))?;
+        Ok(&entry.domain)
     }
 
     fn free_domain(&mut self, number: u32) -> Result<(), String> {

@@ -621,8 +621,8 @@ fn babble(lender: &Lender, numbers: &mut Numbers) {
             _ => samples[numbers.below(samples.len())].emit(),
         };
         if turn > 0 && numbers.below(2) == 0 {
-            let at = numbers.below(bytes.len());
-            bytes[at] = numbers.next() as u8;
+            let index = numbers.below(bytes.len());
+            bytes[index] = numbers.next() as u8;
         }
         match numbers.below(16) {
             0 => bytes.truncate(numbers.below(bytes.len()).max(1)),
@@ -684,13 +684,13 @@ fn garbage_in_queues_and_doorbells_harms_nobody() {
             let words = ring.bytes().len() / 8;
             for _ in 0..2000 {
                 // Rarely overwrite an index, else a slot.
-                let at = if numbers.below(50) == 0 { numbers.below(3) } else { numbers.below(words) };
+                let index = if numbers.below(50) == 0 { numbers.below(3) } else { numbers.below(words) };
                 let value = match numbers.below(3) {
                     0 => numbers.next(),
                     1 => numbers.next() & 0xff,
                     _ => u64::from(innocent.memory.lkey().get()),
                 };
-                ring.bytes().write(at * 8, &value.to_le_bytes()).unwrap();
+                ring.bytes().write(index * 8, &value.to_le_bytes()).unwrap();
             }
             other.pair.look();
             chain.look();

@@ -154,7 +154,7 @@ impl QpOptions {
         let mtu = [("path_mtu", self.path_mtu, 4096)];
         let mut bounds = send.chain(receive).chain(&mtu);
         match bounds.find(|(_, asked, most)| asked > most) {
-            Some((what, asked, most)) => Err(CreateError::TooMany(what, (*asked).into(), (*most).into())),
+            Some((name, asked, most)) => Err(CreateError::TooMany(name, (*asked).into(), (*most).into())),
             None if self.path_mtu < LEAST_MTU => {
                 Err(CreateError::TooFew("path_mtu", self.path_mtu.into(), LEAST_MTU.into()))
             }

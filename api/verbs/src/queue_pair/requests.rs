@@ -10,35 +10,35 @@ use crate::{CreateError, KernelHandle, PostError, QueueError, work};
 
 /// Calls `then` with the inline bytes of a request: the address for the answer, followed by the parameters.
 pub(crate) fn with_head<T>(
-    to: &Place,
+    place: &Place,
     params: &[u8],
     then: impl FnOnce(&[u8]) -> Result<T, PostError>,
 ) -> Result<T, PostError> {
     // Most parameters are short, and clearing a buffer for the longest would take longer than all the rest.
     match HEAD_LEN + params.len() <= SLOT {
-        true => with_head_in(&mut [0; SLOT], to, params, then),
-        false => with_head_in(&mut [0; MAX_INLINE], to, params, then),
+        true => with_head_in(&mut [0; SLOT], place, params, then),
+        false => with_head_in(&mut [0; MAX_INLINE], place, params, then),
     }
 }
 
 #[inline]
 fn with_head_in<T>(
     bytes: &mut [u8],
-    to: &Place,
+    place: &Place,
     params: &[u8],
     then: impl FnOnce(&[u8]) -> Result<T, PostError>,
 ) -> Result<T, PostError> {
     let len = HEAD_LEN + params.len();
     let rest = bytes.get_mut(HEAD_LEN..len).ok_or(PostError::Queue(QueueError::TooMuchInline))?;
     rest.copy_from_slice(params);
-    bytes[..HEAD_LEN].copy_from_slice(&to.emit());
+    bytes[..HEAD_LEN].copy_from_slice(&place.emit());
     then(&bytes[..len])
 }
 
 impl QueuePair<Ready> {
     /// Sends a request to the kernel of the peer's NIC that serves `opcode` (the paper's `postRpc`). The
-    /// answer is written to `to` by a WRITE with immediate data, which takes a receive work request of this
-    /// queue pair. The parameters are copied at once, and must fit the queue pair's `max_inline` with 16
+    /// answer is written to `place` by a WRITE with immediate data, which takes a receive work request of
+    /// this queue pair. The parameters are copied at once, and must fit the queue pair's `max_inline` with 16
     /// bytes before them. Longer parameters, up to the path MTU, are placed in memory after [`Place::emit`]
     /// and sent by [`work::rpc`].
     ///
@@ -52,10 +52,10 @@ impl QueuePair<Ready> {
         id: u64,
         opcode: u64,
         tag: u32,
-        to: &Place,
+        place: &Place,
         params: &[u8],
     ) -> Result<(), PostError> {
-        with_head(to, params, |bytes| {
+        with_head(place, params, |bytes| {
             self.post_send(&work::inline(id, Operation::Rpc { opcode, tag }, bytes))
         })
     }
@@ -139,10 +139,12 @@ impl QueuePair<Ready> {
     /// `Forked` in a forked child; `Nic(Busy)` if no lane is free or four pieces wait for it: try later;
     /// `Nic(Unknown)` if there is no such kernel; `Nic(TooSmall)` if the piece has more bytes than a packet
     /// ([`PACKET`](crate::kernel::PACKET)), or than are left of the message; `Nic(NotThisService)`.
-    pub fn invoke(&self, what: &Invocation<'_>) -> Result<(), CreateError> {
+    pub fn invoke(&self, invocation: &Invocation<'_>) -> Result<(), CreateError> {
         let local = self.inner.backend.own()?;
         local.context.refuse_child()?;
-        Ok(local.engine.control(|control| control.nic.invoke_kernel(control.mem, local.number, what))?)
+        Ok(local
+            .engine
+            .control(|control| control.nic.invoke_kernel(control.mem, local.number, invocation))?)
     }
 
     /// Posts a request and the receive work request for its answer: both, or neither.

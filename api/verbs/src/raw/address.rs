@@ -22,9 +22,9 @@ pub struct Ah {
 /// Finds the port's peer entry for an address vector, counts one more user of it, and enters its number in
 /// the vector.
 pub(super) fn use_peer(control: &mut Control<'_>, address: &mut AddressVector) -> Result<Peer, CreateError> {
-    let from = control.address_of(address.route.source);
+    let source = control.address_of(address.route.source);
     let peer = control
-        .use_endpoint(from, address.route.destination)
+        .use_endpoint(source, address.route.destination)
         .map_err(|error| CreateError::Unreachable(error.to_string()))?;
     address.peer = peer;
     Ok(peer)

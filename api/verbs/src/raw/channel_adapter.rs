@@ -154,11 +154,11 @@ impl ChannelAdapter {
     /// `Unreachable` with the port's text; `Forked` in a forked child.
     pub fn address_vector(
         &self,
-        to: Endpoint,
+        destination: Endpoint,
         traffic_class: u8,
         hop_limit: u8,
     ) -> Result<AddressVector, CreateError> {
-        self.address_vector_from(0, to, traffic_class, hop_limit)
+        self.address_vector_from(0, destination, traffic_class, hop_limit)
     }
 
     /// Like [`address_vector`](ChannelAdapter::address_vector), from the NIC's address with this number.
@@ -169,12 +169,12 @@ impl ChannelAdapter {
     pub fn address_vector_from(
         &self,
         address: u8,
-        to: Endpoint,
+        destination: Endpoint,
         traffic_class: u8,
         hop_limit: u8,
     ) -> Result<AddressVector, CreateError> {
         self.refuse_child()?;
-        let peer = remora_host::connect::reach_from(self.engine(), address, to)
+        let peer = remora_host::connect::reach_from(self.engine(), address, destination)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
         let further = self.engine().control(|control| {
             // A queue pair or address handle that is given the vector becomes a user of the peer itself.
@@ -182,7 +182,7 @@ impl ChannelAdapter {
             control.port.further_address(address)
         });
         let source = further.map_or(self.facts().source, |(source, _)| source);
-        let route = Route { traffic_class, hop_limit, ..Route::new(source, to) };
+        let route = Route { traffic_class, hop_limit, ..Route::new(source, destination) };
         Ok(AddressVector::new(peer, route))
     }
 

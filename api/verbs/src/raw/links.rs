@@ -70,16 +70,17 @@ impl ChannelAdapter {
         address: &AddressVector,
         dest_qp: Qpn,
     ) -> Result<(Peer, Option<u32>), NoLink> {
-        let from = address.route.source;
-        let to = address.route.destination;
-        if to.address != from.address || to.udp_port != self.facts().endpoint.udp_port {
-            let why = format!("{to} is no neighbour: a link leads only to programs on this NIC's address");
+        let source = address.route.source;
+        let destination = address.route.destination;
+        if destination.address != source.address || destination.udp_port != self.facts().endpoint.udp_port {
+            let why =
+                format!("{destination} is no neighbour: a link leads only to programs on this NIC's address");
             return Err(NoLink::Refused(why));
         }
         let range = dest_qp.range();
         let find = || self.engine().control(|control| retain(control, range));
-        if let Some(found) = find() {
-            return Ok(found);
+        if let Some(link) = find() {
+            return Ok(link);
         }
         (links.introduce)(range)?;
         find().ok_or_else(|| NoLink::Failed(format!("the link to QPN range {range} has ended")))

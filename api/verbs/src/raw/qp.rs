@@ -56,8 +56,8 @@ impl QpAttributes {
             ("max_inline", self.max_inline, most.max_inline),
             ("max_send_wr", self.max_send_wr, most.max_wr),
         ];
-        if let Some((what, asked, most)) = bounds.into_iter().find(|(_, asked, most)| asked > most) {
-            return Err(CreateError::TooMany(what, asked.into(), most.into()));
+        if let Some((name, asked, most)) = bounds.into_iter().find(|(_, asked, most)| asked > most) {
+            return Err(CreateError::TooMany(name, asked.into(), most.into()));
         }
         let QpAttributes { max_send_wr: max_wr, max_send_sge: max_sge, max_inline, .. } = *self;
         let slots = SendCaps { max_wr, max_sge, max_inline }.slots();

@@ -56,7 +56,7 @@ impl Grant {
         for (key, place) in keys.iter_mut().zip(bytes[30..].chunks_exact(16)) {
             key.copy_from_slice(place);
         }
-        let word = |at: usize| bytes[at..].first_chunk().copied();
+        let word = |offset: usize| bytes[offset..].first_chunk().copied();
         Some(Grant {
             server: Endpoint {
                 address: Address(address),

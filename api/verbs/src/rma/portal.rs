@@ -135,14 +135,14 @@ impl Portal {
     /// [`RmaError`] with the reason.
     pub fn read(
         &mut self,
-        to: &RmaRegion,
+        region: &RmaRegion,
         local: u64,
         grant: &Grant,
         remote: u64,
         len: u64,
         timeout: Duration,
     ) -> Result<(), RmaError> {
-        let id = self.submit(Kind::Read, Class::Latency, to, local, grant, remote, len, Some(timeout))?;
+        let id = self.submit(Kind::Read, Class::Latency, region, local, grant, remote, len, Some(timeout))?;
         self.wait(id, timeout)
     }
 
@@ -154,14 +154,15 @@ impl Portal {
     /// [`RmaError`] with the reason.
     pub fn write(
         &mut self,
-        from: &RmaRegion,
+        region: &RmaRegion,
         local: u64,
         grant: &Grant,
         remote: u64,
         len: u64,
         timeout: Duration,
     ) -> Result<(), RmaError> {
-        let id = self.submit(Kind::Write, Class::Latency, from, local, grant, remote, len, Some(timeout))?;
+        let id =
+            self.submit(Kind::Write, Class::Latency, region, local, grant, remote, len, Some(timeout))?;
         self.wait(id, timeout)
     }
 
@@ -169,8 +170,8 @@ impl Portal {
     ///
     /// # Errors
     /// [`RmaError`] with the reason.
-    pub fn rekey(&mut self, from: &RmaRegion, local: u64, grant: &Grant) -> Result<(), RmaError> {
-        let id = self.submit(Kind::Rekey, Class::Latency, from, local, grant, 0, 16, None)?;
+    pub fn rekey(&mut self, region: &RmaRegion, local: u64, grant: &Grant) -> Result<(), RmaError> {
+        let id = self.submit(Kind::Rekey, Class::Latency, region, local, grant, 0, 16, None)?;
         self.wait(id, Duration::ZERO)
     }
 
@@ -213,12 +214,12 @@ impl Portal {
     /// this failure.
     pub fn settle(
         &mut self,
-        to: &RmaRegion,
+        region: &RmaRegion,
         local: u64,
         grant: &Grant,
         timeout: Duration,
     ) -> Result<(), RmaError> {
-        match self.read(to, local, grant, 0, 1, timeout) {
+        match self.read(region, local, grant, 0, 1, timeout) {
             Err(RmaError::Failed(Status::RemoteAccessError | Status::Nack)) => Ok(()),
             other => other,
         }
@@ -262,7 +263,7 @@ impl Portal {
         len: u64,
         timeout: Option<Duration>,
     ) -> Result<u64, RmaError> {
-        let within = |from: u64, size: u64| from.checked_add(len).is_some_and(|end| end <= size);
+        let within = |start: u64, size: u64| start.checked_add(len).is_some_and(|end| end <= size);
         let inside = within(local, local_region.memory().len() as u64);
         if self.rma.inner.context.fork().is_child() {
             // A child would use the same nonces as its parent, and the ring of a lent portal is the parent's
@@ -378,15 +379,15 @@ impl Portal {
         let before = self.produced;
         while let Some(chunk) = self.executor.next(now) {
             let Some(job) = self.jobs[chunk.place as usize] else { continue };
-            let at = |operand: Operand| Operand { offset: operand.offset + chunk.offset, ..operand };
+            let shifted = |operand: Operand| Operand { offset: operand.offset + chunk.offset, ..operand };
             let command = Command {
                 kind: job.kind,
                 class: job.class,
                 size: chunk.size,
                 slot: self.facts.first + chunk.slot,
                 cq: self.cq.number() as u16,
-                local: at(job.local),
-                remote: at(job.remote),
+                local: shifted(job.local),
+                remote: shifted(job.remote),
                 server: job.grant.server,
                 key: job.grant.key(job.kind),
             };

@@ -151,8 +151,8 @@ impl Ends {
         let [sender, server] = peer.map(Qpn::new);
         let nowhere = Route::new(Endpoint::default(), Endpoint::default());
         let nowhere = remora_verbs::AddressVector::new(Peer(0), nowhere);
-        let up = |service, address: Option<_>, to, modify: &mut dyn FnMut(&Modify)| {
-            remora_fabric::changes(service, address.unwrap(), to, psn, settings).iter().for_each(modify);
+        let up = |service, address: Option<_>, dest_qp, modify: &mut dyn FnMut(&Modify)| {
+            remora_fabric::changes(service, address.unwrap(), dest_qp, psn, settings).iter().for_each(modify);
         };
         match self {
             Ends::Connected(service, pair) => {

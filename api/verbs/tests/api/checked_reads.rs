@@ -41,8 +41,8 @@ fn read_while_it_is_written(device: impl Fn() -> Device, irn: bool) {
         scope.spawn(|| {
             for number in (2..).take_while(|_| !done.load(Ordering::Relaxed)) {
                 // Written word by word, as by a program's stores.
-                for (at, word) in object(number).as_chunks::<8>().0.iter().enumerate() {
-                    there.write(8 * at, word).unwrap();
+                for (index, word) in object(number).as_chunks::<8>().0.iter().enumerate() {
+                    there.write(8 * index, word).unwrap();
                 }
                 // Without a pause, the writer would nearly always be preempted in the middle of an object.
                 std::thread::sleep(Duration::from_micros(50));

@@ -30,7 +30,7 @@ fn body_with(irn: bool, seeds: std::ops::Range<u64>, arm: impl Fn() -> Services)
 fn complete(report: &Report) {
     let missing: Vec<String> = report.missing();
     let expected = ["Cut", "send RetryExceeded"];
-    assert!(missing.iter().all(|what| expected.contains(&what.as_str())), "{missing:?} in {report:?}");
+    assert!(missing.iter().all(|name| expected.contains(&name.as_str())), "{missing:?} in {report:?}");
 }
 
 fn udp(address: &str) -> Device {
@@ -229,11 +229,11 @@ fn some_seeds_over_xdp_over_ipv6_and_with_dedicated_engines() {
 #[test]
 fn some_seeds_between_xdp_and_udp() {
     let wire = remora_netns::require!(Veth::new().map(Wire));
-    for (hosts, at, seeds) in
+    for (hosts, address, seeds) in
         [(veth::V4, "10.213.7.2:4791", 750..754), (veth::V6, "[fd00:7::2]:4791", 760..763)]
     {
         let [xdp, _] = wire.devices(hosts);
-        body(seeds, || wire.api([&xdp, &udp(at)]));
+        body(seeds, || wire.api([&xdp, &udp(address)]));
     }
 }
 

@@ -161,13 +161,13 @@ struct How {
 }
 
 impl World {
-    fn run(&mut self, operation: Operation<'_>, how: How, outcome: Verdict) {
+    fn run(&mut self, operation: Operation<'_>, modifiers: How, outcome: Verdict) {
         let result = !matches!(operation, Operation::Read { .. });
         let request = WorkRequest {
             id: 1,
             operation,
-            conditional: how.conditional,
-            redirect: how.redirect,
+            conditional: modifiers.conditional,
+            redirect: modifiers.redirect,
             result: result.then(|| self.memory.sge(0, 32)),
             flags: Flags { signaled: true, ..Flags::default() },
         };
@@ -190,9 +190,9 @@ fn conversation(world: &mut World) -> Vec<Fields> {
     wanted
 }
 
-fn fields(of: &[Named<'_>]) -> Fields {
+fn fields(values: &[Named<'_>]) -> Fields {
     let named = |(name, value): &(&str, String)| (format!("remora.prism.{name}"), value.clone());
-    of.iter().map(named).collect()
+    values.iter().map(named).collect()
 }
 
 fn hex(number: u64) -> String {
@@ -208,19 +208,19 @@ fn wide(limbs: &[u64]) -> String {
 fn flagged(flags: u8, more: &[Named<'_>]) -> Fields {
     let all =
         ["addr_indirect", "addr_bounded", "data_indirect", "conditional", "redirect", "allocate", "extended"];
-    let mut found = fields(more);
-    found.extend(fields(&[("flags", format!("{flags:#04x}"))]));
+    let mut expected = fields(more);
+    expected.extend(fields(&[("flags", format!("{flags:#04x}"))]));
     for (bit, name) in all.iter().enumerate() {
         let set = u8::from(flags & 0x40 >> bit != 0);
-        found.extend(fields(&[(&format!("flags.{name}"), set.to_string())]));
+        expected.extend(fields(&[(&format!("flags.{name}"), set.to_string())]));
     }
-    found
+    expected
 }
 
 fn answer(verdict: u8, more: &[Named<'_>]) -> Fields {
-    let mut found = fields(more);
-    found.extend(fields(&[("verdict", verdict.to_string())]));
-    found
+    let mut expected = fields(more);
+    expected.extend(fields(&[("verdict", verdict.to_string())]));
+    expected
 }
 
 fn allocations(world: &mut World) -> Vec<Fields> {
@@ -262,18 +262,22 @@ fn allocations(world: &mut World) -> Vec<Fields> {
 }
 
 fn reads_and_writes(world: &mut World) -> Vec<Fields> {
-    let into = [world.memory.sge(1024, VALUE)];
+    let sges = [world.memory.sge(1024, VALUE)];
     let buffer = world.list.address(0);
     world.memory.put(512, &buffer).unwrap();
     world.memory.put(520, &1500u64).unwrap();
-    let from = Address::bounded(world.at(512));
-    world.run(Operation::Read { from, len: VALUE as u32, into: &into }, How::default(), Verdict::Done);
+    let address = Address::bounded(world.at(512));
+    world.run(
+        Operation::Read { from: address, len: VALUE as u32, into: &sges },
+        How::default(),
+        Verdict::Done,
+    );
     let redirected = How { redirect: Some(world.at(640).addr), ..How::default() };
-    let from = Address::indirect(world.at(512));
-    world.run(Operation::Read { from, len: 24, into: &[] }, redirected, Verdict::Done);
+    let address = Address::indirect(world.at(512));
+    world.run(Operation::Read { from: address, len: 24, into: &[] }, redirected, Verdict::Done);
     let source = world.at(648).addr;
     let data = Data::There { addr: source, len: 16 };
-    world.run(Operation::Write { to: from, data }, How::default(), Verdict::Done);
+    world.run(Operation::Write { to: address, data }, How::default(), Verdict::Done);
     vec![
         flagged(0x60, &[]),
         answer(0x1f, &[]),
@@ -299,7 +303,7 @@ fn atomics(world: &mut World) -> Vec<Fields> {
     let old = [3, 7, 11, 13];
     world.memory.put(768, &old).unwrap();
     world.memory.put(896, &[21u64, 22, 23, 24]).unwrap();
-    let at = Address::direct(world.at(768));
+    let address = Address::direct(world.at(768));
     let mut operands = Operands {
         mode: Mode::Greater,
         size: 32,
@@ -308,17 +312,17 @@ fn atomics(world: &mut World) -> Vec<Fields> {
         compare: Operand::Immediate([1, 8, 2, 9]),
         swap_add: Operand::At(world.at(896).addr),
     };
-    world.run(Operation::CompareSwap { at, operands }, How::default(), Verdict::Done);
+    world.run(Operation::CompareSwap { at: address, operands }, How::default(), Verdict::Done);
     operands = Operands { size: 16, mode: Mode::Equal, ..operands };
     operands.compare = Operand::Immediate([1, 8, 0, 0]);
     operands.swap_add = Operand::Immediate([5, 6, 0, 0]);
-    world.run(Operation::CompareSwap { at, operands }, How::default(), Verdict::NotSwapped);
+    world.run(Operation::CompareSwap { at: address, operands }, How::default(), Verdict::NotSwapped);
     operands = Operands { size: 8, compare_mask: [1 << 31, 0, 0, 0], ..operands };
     (operands.swap_mask, operands.compare) = ([0; 4], Operand::default());
     operands.swap_add = Operand::Immediate([1, 0, 0, 0]);
     let conditional = How { conditional: true, ..How::default() };
-    world.run(Operation::FetchAdd { at, operands }, conditional, Verdict::Skipped);
-    world.run(Operation::FetchAdd { at, operands }, How::default(), Verdict::Done);
+    world.run(Operation::FetchAdd { at: address, operands }, conditional, Verdict::Skipped);
+    world.run(Operation::FetchAdd { at: address, operands }, How::default(), Verdict::Done);
     let add = [
         ("size", "8".into()),
         ("swap_at", "0".into()),
@@ -400,8 +404,8 @@ fn tshark_shows_of_prism_what_was_posted_and_what_came_of_it() {
     let mut seen = packets(&file.0, &[]);
     requests_are_named(&mut seen);
     let seen = of_prism(seen);
-    for (at, (seen, wanted)) in seen.iter().zip(&wanted).enumerate() {
-        assert_eq!(seen, wanted, "packet {at}");
+    for (index, (seen, wanted)) in seen.iter().zip(&wanted).enumerate() {
+        assert_eq!(seen, wanted, "packet {index}");
     }
     assert_eq!(seen.len(), wanted.len());
 }
@@ -426,9 +430,9 @@ fn together(reads: Option<usize>) -> (Vec<Fields>, u64, u64) {
         let data = Data::Local(Payload::Inline(&[5; 20]));
         let scratch = Address::direct(Remote { addr: SCRATCH + 8, rkey });
         let new = request(1, Operation::Allocate { list, rkey, data });
-        let into = [world.memory.sge(256, reads.unwrap_or(0))];
-        let from = Address::direct(world.memory.remote(0));
-        let read = Operation::Read { from, len: into[0].len, into: &into };
+        let sges = [world.memory.sge(256, reads.unwrap_or(0))];
+        let address = Address::direct(world.memory.remote(0));
+        let read = Operation::Read { from: address, len: sges[0].len, into: &sges };
         let read = WorkRequest { result: None, ..request(2, read) };
         let mut batch = world.pair.batch().unwrap();
         batch.post_prism(&request(0, Operation::Write { to: scratch, data })).unwrap();
@@ -563,8 +567,8 @@ fn additions_of_irn_are_shown_for_the_queue_pairs_that_are_named() {
         }
     }
     assert_eq!(of_prism(packets(&file.0, &[])), [], "nothing in a packet says that it is IRN's");
-    let irn = |of: &[Named<'_>]| -> Fields {
-        of.iter().map(|(name, value)| (format!("remora.irn.{name}"), value.clone())).collect()
+    let irn = |values: &[Named<'_>]| -> Fields {
+        values.iter().map(|(name, value)| (format!("remora.irn.{name}"), value.clone())).collect()
     };
     let mut wanted = Vec::new();
     for wqe in 0..2 {
@@ -598,8 +602,8 @@ fn requests_to_kernels(file: &Path) -> Vec<Fields> {
     let mut answers = domain.create_answers(4, 512).unwrap();
     let lookup = Lookup { slot: world.memory.remote(0).addr, key: 0x1234_5678_9abc_def0 }.emit();
     let mut wanted = Vec::new();
-    let named = |of: &[Named<'_>]| -> Fields {
-        of.iter().map(|(name, value)| (format!("remora.strom.{name}"), value.clone())).collect()
+    let named = |values: &[Named<'_>]| -> Fields {
+        values.iter().map(|(name, value)| (format!("remora.strom.{name}"), value.clone())).collect()
     };
     let head = |opcode, tag: u32, len: usize| {
         [("opcode", hex(opcode)), ("tag", tag.to_string()), ("len", len.to_string())]
@@ -607,13 +611,13 @@ fn requests_to_kernels(file: &Path) -> Vec<Fields> {
     let tag = answers.ask(&mut world.pair, 0x6e7, &lookup).unwrap();
     assert_eq!(answers.wait(&mut world.cq, tag, LONG).unwrap().status, kernel::Status::MISS);
     let place = answers.place(tag);
-    let to = [
+    let rest = [
         ("answer", hex(place.addr)),
         ("rkey", format!("{:#010x}", place.rkey)),
         ("capacity", "512".into()),
         ("params", lookup.iter().map(|byte| format!("{byte:02x}")).collect()),
     ];
-    wanted.push(named(&[&head(0x6e7, tag, 32)[..], &to].concat()));
+    wanted.push(named(&[&head(0x6e7, tag, 32)[..], &rest].concat()));
     for len in [VALUE, 64] {
         let tag = answers.give(&mut world.pair, 0x411, &[world.memory.sge(16384, len)]).unwrap();
         assert_eq!(answers.wait(&mut world.cq, tag, LONG).unwrap().status, kernel::Status::DONE);

@@ -47,8 +47,8 @@ fn a_mad_and_its_answer(device: &Device) {
     assert_eq!((here.qp.number(), here.qp.qkey()), (1, GSI_QKEY));
     let again = here.domain.create_gsi_qp(&here.cq, &here.cq, &QpOptions::default());
     assert_eq!(again.err(), Some(CreateError::Nic(NicError::Busy)));
-    let handle = |from: &Manager, to: &Manager| {
-        from.domain.create_address_handle(0, to.context.port().endpoint).unwrap()
+    let handle = |source: &Manager, destination: &Manager| {
+        source.domain.create_address_handle(0, destination.context.port().endpoint).unwrap()
     };
     let to_there = handle(&here, &there);
     let to_here = handle(&there, &here);

@@ -50,14 +50,14 @@ fn acts_its_role() {
 }
 
 /// Lowers a limit for good. Returns the new limit, which is lower than `bytes` if it was lower before.
-fn limit(which: libc::__rlimit_resource_t, bytes: u64) -> u64 {
+fn limit(resource: libc::__rlimit_resource_t, bytes: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes, then reads, a struct that lives through the calls.
     unsafe {
-        assert_eq!(libc::getrlimit(which, &raw mut limit), 0);
+        assert_eq!(libc::getrlimit(resource, &raw mut limit), 0);
         let bytes = bytes.min(limit.rlim_max);
         limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-        assert_eq!(libc::setrlimit(which, &raw const limit), 0);
+        assert_eq!(libc::setrlimit(resource, &raw const limit), 0);
     }
     limit.rlim_max
 }
@@ -195,11 +195,11 @@ fn names_refused_calls() {
         (libc::SYS_getrandom, "getrandom"),
     ] {
         forbid(&[call]);
-        let found = calls();
-        assert_eq!(found.verdict, Verdict::Missing, "{found:?}");
+        let finding = calls();
+        assert_eq!(finding.verdict, Verdict::Missing, "{finding:?}");
         assert!(
-            found.found.contains(&format!("{name}: ")) && found.found.contains("os error 1"),
-            "{found:?}"
+            finding.found.contains(&format!("{name}: ")) && finding.found.contains("os error 1"),
+            "{finding:?}"
         );
         if call == libc::SYS_memfd_create {
             continue;

@@ -74,7 +74,7 @@ fn udp() -> Device {
 
 #[test]
 fn every_program_of_the_host_that_is_attached_gets_it() {
-    let (mut from, mut one, mut two, mut other) =
+    let (mut sender, mut one, mut two, mut other) =
         (party(&udp()), party(&udp()), party(&udp()), party(&udp()));
     let here = group("239.255.71.2:47912");
     let there = group("239.255.71.3:47912");
@@ -85,14 +85,14 @@ fn every_program_of_the_host_that_is_attached_gets_it() {
         party.receive(1);
         party.receive(2);
     }
-    from.send(here, b"to two of three");
-    assert_eq!(from.wait().id, 99);
+    sender.send(here, b"to two of three");
+    assert_eq!(sender.wait().id, 99);
     for party in [&mut one, &mut two] {
         let wc = party.wait();
-        assert_eq!((wc.id, wc.src_qp, wc.grh), (1, from.qp.number(), Some(NetworkType::Ipv4)));
+        assert_eq!((wc.id, wc.src_qp, wc.grh), (1, sender.qp.number(), Some(NetworkType::Ipv4)));
         assert_eq!(party.got(&wc), (b"to two of three".to_vec(), vec![239, 255, 71, 2]));
     }
-    assert!(other.idle() && from.idle());
+    assert!(other.idle() && sender.idle());
     // A member may send to the group itself. A queue pair that has left receives nothing.
     one.qp.detach(here).unwrap();
     assert!(matches!(one.qp.detach(here), Err(CreateError::Nic(_))));
@@ -112,15 +112,15 @@ fn two_queue_pairs_of_one_program_share_a_group_and_leave_it_one_by_one() {
     both.qp.attach(here).unwrap();
     second.attach(here).unwrap();
     assert!(matches!(second.attach(here), Err(CreateError::Nic(_))), "once");
-    let mut from = party(&udp());
+    let mut sender = party(&udp());
     for turn in 0..2 {
         both.receive(turn);
         if turn == 0 {
             let list = [both.memory.sge(5 * 4096, 4096)];
             second.post_recv(&ReceiveRequest { id: 5, sges: &list }).unwrap();
         }
-        from.send(here, b"to all");
-        from.wait();
+        sender.send(here, b"to all");
+        sender.wait();
         let mut ids: Vec<u64> = (0..2 - turn).map(|_| both.wait().id).collect();
         ids.sort_unstable();
         assert_eq!(ids, [vec![0, 5], vec![1]][turn as usize]);
@@ -136,39 +136,39 @@ fn two_queue_pairs_of_one_program_share_a_group_and_leave_it_one_by_one() {
 #[test]
 fn over_shared_memory_it_reaches_whoever_is_linked_and_attached() {
     let shm = Device::shm();
-    let [mut from, mut one, mut two, mut deaf, mut stranger] = [0; 5].map(|_| party(&shm));
+    let [mut sender, mut one, mut two, mut deaf, mut stranger] = [0; 5].map(|_| party(&shm));
     let here = group("239.255.71.7:4791");
     for linked in [&one, &two, &deaf] {
-        DatagramQueuePair::resolve_pair(&from.qp, &linked.qp).unwrap();
+        DatagramQueuePair::resolve_pair(&sender.qp, &linked.qp).unwrap();
     }
     for member in [&mut one, &mut two, &mut stranger] {
         member.qp.attach(here).unwrap();
     }
-    for party in [&mut from, &mut one, &mut two, &mut deaf, &mut stranger] {
+    for party in [&mut sender, &mut one, &mut two, &mut deaf, &mut stranger] {
         (1..4).for_each(|id| party.receive(id));
     }
-    from.send(here, b"to the linked");
-    assert_eq!(from.wait().id, 99);
+    sender.send(here, b"to the linked");
+    assert_eq!(sender.wait().id, 99);
     for member in [&mut one, &mut two] {
         let wc = member.wait();
-        assert_eq!((wc.id, wc.src_qp), (1, from.qp.number()));
+        assert_eq!((wc.id, wc.src_qp), (1, sender.qp.number()));
         assert_eq!(member.got(&wc), (b"to the linked".to_vec(), vec![239, 255, 71, 7]));
     }
-    assert!(deaf.idle() && stranger.idle() && from.idle());
+    assert!(deaf.idle() && stranger.idle() && sender.idle());
     // An attached sender receives its own messages, even before it has a link to itself.
-    from.qp.attach(here).unwrap();
-    from.send(here, b"and to itself");
-    let mut done = [from.wait(), from.wait()];
+    sender.qp.attach(here).unwrap();
+    sender.send(here, b"and to itself");
+    let mut done = [sender.wait(), sender.wait()];
     done.sort_unstable_by_key(|wc| wc.id);
-    assert_eq!((done[0].id, done[1].id, from.got(&done[0]).0), (1, 99, b"and to itself".to_vec()));
+    assert_eq!((done[0].id, done[1].id, sender.got(&done[0]).0), (1, 99, b"and to itself".to_vec()));
     assert_eq!((one.wait().id, two.wait().id), (2, 2));
     // A member that is gone does not delay the others.
     drop(two);
     one.qp.detach(here).unwrap();
     (0..2000).for_each(|_| {
-        from.send(here, b"again");
-        from.receive(2);
-        assert!([from.wait().id, from.wait().id].contains(&99));
+        sender.send(here, b"again");
+        sender.receive(2);
+        assert!([sender.wait().id, sender.wait().id].contains(&99));
     });
     assert!(one.idle());
 }

@@ -37,7 +37,7 @@ fn length(key: u64) -> u64 {
 }
 
 fn value(key: u64) -> Vec<u8> {
-    (0..length(key)).map(|at| (key.wrapping_mul(31) ^ at.wrapping_mul(7) ^ at >> 8) as u8).collect()
+    (0..length(key)).map(|index| (key.wrapping_mul(31) ^ index.wrapping_mul(7) ^ index >> 8) as u8).collect()
 }
 
 fn program(name: &str) -> Program {
@@ -112,24 +112,24 @@ fn serve(domain: &ProtectionDomain, table: &MemoryRegion, request: remora_verbs:
 }
 
 fn fill(memory: &MemoryRegion) {
-    let at = |key: u64| VALUES + key * VALUE;
+    let value_offset = |key: u64| VALUES + key * VALUE;
     let mut taken = [false; BUCKETS as usize];
     for place in 0..BUCKETS {
         memory.write((place * BUCKET) as usize, &bucket(0, 0, 0)).unwrap();
     }
     for key in 1..=KEYS {
-        memory.write(at(key) as usize, &value(key)).unwrap();
+        memory.write(value_offset(key) as usize, &value(key)).unwrap();
         // Keys with an even number are stored in their second bucket.
         let place = places(key, BUCKETS)[usize::from(key % 2 == 0)];
         assert!(!std::mem::replace(&mut taken[place as usize], true), "two keys have the same place");
-        let bytes = bucket(key, memory.address() + at(key), length(key));
+        let bytes = bucket(key, memory.address() + value_offset(key), length(key));
         memory.write((place * BUCKET) as usize, &bytes).unwrap();
     }
     for place in 0..=LIST as u64 {
         let next = memory.address() + LIST_AT + (place + 1).min(LIST as u64) * BUCKET;
         let key = place + 1;
-        let found = node(key, memory.address() + at(key), length(key), next);
-        let bytes = if place == LIST as u64 { node(0, 0, 0, next) } else { found };
+        let entry = node(key, memory.address() + value_offset(key), length(key), next);
+        let bytes = if place == LIST as u64 { node(0, 0, 0, next) } else { entry };
         memory.write((LIST_AT + place * BUCKET) as usize, &bytes).unwrap();
     }
 }
@@ -189,22 +189,25 @@ fn answers_as_the_table_does(device: &Device) {
         |client: &Client, key: u64| places(key, BUCKETS).map(|place| client.there + place * BUCKET);
     for key in (1..=2 * KEYS).chain(1..=3) {
         // A GET with one bucket finds odd keys, which are in their first bucket, and does not find even ones.
-        let at = places_of(&one, key)[0];
+        let address = places_of(&one, key)[0];
         let expected = (key <= KEYS && key % 2 == 1).then(|| value(key));
-        assert!(one.ask(&ask(at, key)) == expected, "key {key}");
+        assert!(one.ask(&ask(address, key)) == expected, "key {key}");
     }
     for name in ["get-two-sequential", "get-two-parallel"] {
         let mut two = Client::call(device, &server, name);
         for key in 1..=2 * KEYS {
-            let at = places_of(&two, key);
-            assert!(two.ask(&ask_two(at, key)) == (key <= KEYS).then(|| value(key)), "{name}, key {key}");
+            let addresses = places_of(&two, key);
+            assert!(
+                two.ask(&ask_two(addresses, key)) == (key <= KEYS).then(|| value(key)),
+                "{name}, key {key}"
+            );
         }
     }
     // Two clients at the same time, each with a code region of its own.
     let mut other = Client::call(device, &server, "get");
     for key in [1, 3, 2, 5] {
-        let at = places_of(&one, key)[0];
-        assert_eq!(one.ask(&ask(at, key)), other.ask(&ask(at, key)));
+        let address = places_of(&one, key)[0];
+        assert_eq!(one.ask(&ask(address, key)), other.ask(&ask(address, key)));
     }
     assert!(server.is_as_it_was());
 }
@@ -273,8 +276,8 @@ fn a_client_of_an_offload_can_do_nothing_but_send() {
             assert!(server.is_as_it_was(), "{operation:?}");
             // Each violation ends the client's own connection and no other.
             let key = 1;
-            let at = honest.there + places(key, BUCKETS)[0] * BUCKET;
-            assert_eq!(honest.ask(&ask(at, key)), Some(value(key)), "{operation:?}");
+            let address = honest.there + places(key, BUCKETS)[0] * BUCKET;
+            assert_eq!(honest.ask(&ask(address, key)), Some(value(key)), "{operation:?}");
         }
     }
 }

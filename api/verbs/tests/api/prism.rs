@@ -90,7 +90,7 @@ impl Client {
     fn put(&mut self, server: &Server, slot: u64, old: u64, value: &[u8]) -> (Verdict, u64) {
         self.party.memory.write(0, value).unwrap();
         let rkey = server.party.memory.rkey();
-        let scratch = |at: u64| Address::direct(Remote { addr: SCRATCH + at, rkey });
+        let scratch = |offset: u64| Address::direct(Remote { addr: SCRATCH + offset, rkey });
         let (len, list) = ((value.len() as u64).to_le_bytes(), [self.party.memory.sge(0, value.len())]);
         let local = self.party.memory.sge(SIZE as usize, 32);
         let request = |id, operation| WorkRequest {
@@ -112,10 +112,10 @@ impl Client {
             compare: Operand::Immediate([old, 0, 0, 0]),
             swap_add: Operand::At(SCRATCH),
         };
-        let at = Address::direct(server.party.memory.remote(slot));
-        let swap = Operation::CompareSwap { at, operands };
-        let into = [self.party.memory.sge(SIZE as usize + 64, 8)];
-        let result = Operation::Read { from: scratch(0), len: 8, into: &into };
+        let target = Address::direct(server.party.memory.remote(slot));
+        let swap = Operation::CompareSwap { at: target, operands };
+        let sges = [self.party.memory.sge(SIZE as usize + 64, 8)];
+        let result = Operation::Read { from: scratch(0), len: 8, into: &sges };
         let done = self.run(&[
             request(1, bound),
             WorkRequest { redirect: Some(SCRATCH), ..request(2, new) },
@@ -124,16 +124,16 @@ impl Client {
         ]);
         assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
         let outcome = done[2].outcome;
-        let at = if outcome == Verdict::Done { SIZE as usize } else { SIZE as usize + 64 };
-        (outcome, self.party.memory.get::<u64>(at).unwrap())
+        let offset = if outcome == Verdict::Done { SIZE as usize } else { SIZE as usize + 64 };
+        (outcome, self.party.memory.get::<u64>(offset).unwrap())
     }
 
     fn get(&mut self, server: &Server, slot: u64) -> Vec<u8> {
-        let into = [self.party.memory.sge(0, SIZE as usize)];
-        let from = Address::bounded(server.party.memory.remote(slot));
+        let sges = [self.party.memory.sge(0, SIZE as usize)];
+        let address = Address::bounded(server.party.memory.remote(slot));
         let done = self.run(&[WorkRequest {
             id: 5,
-            operation: Operation::Read { from, len: SIZE, into: &into },
+            operation: Operation::Read { from: address, len: SIZE, into: &sges },
             conditional: false,
             redirect: None,
             result: None,
@@ -157,7 +157,7 @@ fn two_clients_put_and_get_at_a_server_that_sleeps_and_every_losing_put_gives_it
             let winner = (round % 2) as usize;
             let loser = (round + 1) as usize % 2;
             let value: Vec<u8> =
-                (0..(round * 97 + 1) % u64::from(SIZE)).map(|at| (at ^ round) as u8).collect();
+                (0..(round * 97 + 1) % u64::from(SIZE)).map(|index| (index ^ round) as u8).collect();
             let (outcome, before) = clients[winner].put(&server, 0, current, &value);
             assert_eq!((outcome, before), (Verdict::Done, current));
             let (outcome, mine) = clients[loser].put(&server, 0, current, b"too late");
@@ -185,13 +185,13 @@ fn what_the_other_side_did_not_ask_for_fails_here() {
     let server = server(&device);
     let mut lonely = client(&server, &device, &prism(), &QpOptions::default());
     assert!(!lonely.pair.agreement().unwrap().prism);
-    let into = [lonely.party.memory.sge(0, 64)];
+    let sges = [lonely.party.memory.sge(0, 64)];
     let done = lonely.run(&[WorkRequest {
         id: 1,
         operation: Operation::Read {
             from: Address::indirect(server.party.memory.remote(0)),
             len: 64,
-            into: &into,
+            into: &sges,
         },
         conditional: false,
         redirect: None,

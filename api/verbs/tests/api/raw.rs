@@ -211,8 +211,8 @@ fn what_a_batch_takes_back_is_never_seen() {
 #[test]
 fn an_acknowledgement_that_has_arrived_counts_before_a_queue_pair_goes_to_err() {
     let adapters = [adapter(), adapter()];
-    let [(cq, qp), (far_cq, far)] = [0, 1].map(|at| {
-        let adapter = &adapters[at];
+    let [(cq, qp), (far_cq, far)] = [0, 1].map(|index| {
+        let adapter = &adapters[index];
         let pd = adapter.table().alloc_pd().unwrap();
         let cq = Cq::create(adapter, 16, None, false).unwrap();
         let attributes = QpAttributes { max_recv_wr: 1, ..QpAttributes::default() };
@@ -236,9 +236,11 @@ fn an_acknowledgement_that_has_arrived_counts_before_a_queue_pair_goes_to_err() 
 /// A datagram queue pair that can send.
 fn datagrams(adapter: &Arc<ChannelAdapter>, pd: Pd, cq: &Cq) -> Arc<Qp> {
     let qp = Qp::create(adapter, Service::Ud, pd, cq, cq, None, &QpAttributes::default()).unwrap();
-    let to = |state| Modify { state: Some(state), ..Modify::default() };
-    let init = Modify { qkey: Some(7), pkey_index: Some(0), port: Some(1), ..to(State::Init) };
-    for change in [init, to(State::Rtr), Modify { sq_psn: Some(Psn::new(0)), ..to(State::Rts) }] {
+    let transition = |state| Modify { state: Some(state), ..Modify::default() };
+    let init = Modify { qkey: Some(7), pkey_index: Some(0), port: Some(1), ..transition(State::Init) };
+    for change in
+        [init, transition(State::Rtr), Modify { sq_psn: Some(Psn::new(0)), ..transition(State::Rts) }]
+    {
         qp.modify(&change).unwrap();
     }
     qp
@@ -262,9 +264,9 @@ fn a_datagram_comes_behind_the_traffic_class_that_its_address_handle_names() {
             let way = adapter.address_vector(context.port().endpoint, class, hops).unwrap();
             let ah = Ah::create(&adapter, pd, &way).unwrap();
             receiver.post_recv(&ReceiveRequest { id: 1, sges: &[memory.sge(0, 128)] }).unwrap();
-            let to = Destination { qp: Qpn::new(receiver.number()), qkey: receiver.qkey() };
+            let destination = Destination { qp: Qpn::new(receiver.number()), qkey: receiver.qkey() };
             let send = WorkRequest { operation: Operation::Send, ..nop(2) };
-            let target = Target::Datagram { handle: ah.number(), to };
+            let target = Target::Datagram { handle: ah.number(), to: destination };
             qp.post_send(|queue| queue.push(&send, &target)).unwrap().unwrap();
             let mut done = [EMPTY; 1];
             assert_eq!(cq.wait(&mut done, std::time::Duration::from_secs(60)), Ok(1));

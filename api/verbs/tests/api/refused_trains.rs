@@ -39,7 +39,8 @@ fn in_the_child_a_write_arrives() {
     let one = near_domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
     let two = far_domain.create_qp(&far_cq, &far_cq, &QpOptions::default()).unwrap();
     let (mut one, _two) = QueuePair::connect_pair(one, two).unwrap();
-    let pattern: Vec<u8> = (0..LEN as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let pattern: Vec<u8> =
+        (0..LEN as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     source.write(0, &pattern).unwrap();
     one.post_send(&work::write(1, &[source.sge(0, LEN)], target.remote(0))).unwrap();
     let mut done = [EMPTY; 1];

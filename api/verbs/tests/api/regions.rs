@@ -104,8 +104,8 @@ fn values_words_and_bounds() {
     region.word(16).unwrap().store(5, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(region.get::<u64>(16), Ok(5));
     assert!(region.word(17).is_none() && region.word(4096).is_none());
-    let told = region.remote_memory();
-    assert_eq!(RemoteMemory::from_bytes(&told.to_bytes()), Some(told));
+    let remote = region.remote_memory();
+    assert_eq!(RemoteMemory::from_bytes(&remote.to_bytes()), Some(remote));
     assert_eq!(RemoteMemory::from_bytes(&[0; 19]), None);
     let writable_by_peers_only = nic.domain.allocate(64, Access::REMOTE_WRITE);
     assert_eq!(writable_by_peers_only.err(), Some(CreateError::Memory(MemoryError::Invalid)));

@@ -101,14 +101,14 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Returns the Ethernet frames of a pcapng file: the offset and the bytes of each.
 fn frames(bytes: &[u8]) -> Vec<(usize, &[u8])> {
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let mut at = 0;
+    let word = |offset: usize| u32::from_le_bytes(bytes[offset..offset + 4].try_into().unwrap()) as usize;
+    let mut offset = 0;
     let mut frames = Vec::new();
-    while at < bytes.len() {
-        if word(at) == 6 {
-            frames.push((at + 28, &bytes[at + 28..at + 28 + word(at + 20)]));
+    while offset < bytes.len() {
+        if word(offset) == 6 {
+            frames.push((offset + 28, &bytes[offset + 28..offset + 28 + word(offset + 20)]));
         }
-        at += word(at + 4);
+        offset += word(offset + 4);
     }
     frames
 }
@@ -172,14 +172,14 @@ fn the_check_finds_a_byte_that_changed_and_a_key_that_is_not_there() {
     let keys = captured("127.0.0.1:0", &file.0);
     let bytes = std::fs::read(&file.0).unwrap();
     let reads = |frame: &[u8]| frame.get(42) == Some(&(Kind::Read as u8));
-    let (at, frame) = *frames(&bytes).iter().find(|(_, frame)| reads(frame)).unwrap();
-    let last = at + frame.len() - 1;
-    for changed in [last, at + 42 + 2, at + 42 + 31, at + 42 + 32, at + 42 + 43] {
+    let (offset, frame) = *frames(&bytes).iter().find(|(_, frame)| reads(frame)).unwrap();
+    let last = offset + frame.len() - 1;
+    for changed in [last, offset + 42 + 2, offset + 42 + 31, offset + 42 + 32, offset + 42 + 43] {
         let mut other = bytes.clone();
         other[changed] ^= 1;
         std::fs::write(&file.0, other).unwrap();
         let output = check(&file.0, &keys);
-        assert!(totals(&output)["wrong"] > 0 && output.status.code() == Some(1), "byte {}", changed - at);
+        assert!(totals(&output)["wrong"] > 0 && output.status.code() == Some(1), "byte {}", changed - offset);
     }
     std::fs::write(&file.0, &bytes).unwrap();
     let others = keys.replace(&hex(&KEYS[1]), &hex(&[9; 16])).replace(&hex(&KEYS[2]), &hex(&[8; 16]));

@@ -49,13 +49,13 @@ impl Party {
         (0..1000).all(|_| self.cq.poll(&mut [EMPTY; 1]) == Ok(0))
     }
 
-    fn receives(&self, at: usize, len: usize, id: u64, post: impl FnOnce(&ReceiveRequest<'_>)) {
-        post(&ReceiveRequest { id, sges: &[self.memory.sge(at, len)] });
+    fn receives(&self, offset: usize, len: usize, id: u64, post: impl FnOnce(&ReceiveRequest<'_>)) {
+        post(&ReceiveRequest { id, sges: &[self.memory.sge(offset, len)] });
     }
 
-    fn content(&self, at: usize, len: usize) -> Vec<u8> {
+    fn content(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
-        self.memory.read(at, &mut out).unwrap();
+        self.memory.read(offset, &mut out).unwrap();
         out
     }
 
@@ -117,11 +117,11 @@ fn datagrams_go_both_ways_between_programs_that_found_each_other_by_a_listener()
         let mut near = party(&device);
         let listener = Listener::bind("127.0.0.1:0").unwrap();
         let address = listener.address();
-        let told = QpOptions { private_data: b"echo".to_vec(), qkey: 77, ..QpOptions::default() };
+        let options = QpOptions { private_data: b"echo".to_vec(), qkey: 77, ..QpOptions::default() };
         let other = device.clone();
         let echo = std::thread::spawn(move || {
             let mut far = party(&other);
-            let mut qp = far.datagrams(&told);
+            let mut qp = far.datagrams(&options);
             far.receives(0, GRH + 100, 1, |request| qp.post_recv(request).unwrap());
             let back = listener.accept(Some(LONG)).unwrap().unwrap().accept_datagrams(&qp).unwrap();
             let came = far.wait();
@@ -196,8 +196,8 @@ fn whoever_gets_a_datagram_can_answer_by_its_header() {
         let route = GlobalRoute::parse(&grh).unwrap();
         assert_eq!(route.destination, b.context.port().endpoint.address);
         // The header contains no UDP port. RoCE always uses 4791; here the port is taken from the sender.
-        let from = Endpoint { address: route.source, ..a.context.port().endpoint };
-        let back = b.domain.create_address_handle(0, from).unwrap().queue(came.src_qp, one.qkey());
+        let source = Endpoint { address: route.source, ..a.context.port().endpoint };
+        let back = b.domain.create_address_handle(0, source).unwrap().queue(came.src_qp, one.qkey());
         two.post_send_to(&work::send_inline(3, b"me"), &back).unwrap();
         assert_eq!((ended(b.wait()), ended(a.wait())), ((3, GOOD), (1, GOOD)));
         assert_eq!(a.content(GRH, 2), b"me");
@@ -297,11 +297,11 @@ fn extended_connections_reach_the_queue_that_they_name_and_its_domain() {
         let mut initiator = initiator.connect(address).unwrap();
         let target = accepting.join().unwrap();
         assert_eq!((initiator.state(), target.state()), (State::Rts, State::Rts));
-        for (id, which) in [(1, 1), (2, 0)] {
-            b.receives(64 * which, 64, id, |request| queues[which].post_recv(request).unwrap());
-            initiator.post_send(&work::send_inline(9, &[id as u8; 8]), queues[which].number()).unwrap();
+        for (id, index) in [(1, 1), (2, 0)] {
+            b.receives(64 * index, 64, id, |request| queues[index].post_recv(request).unwrap());
+            initiator.post_send(&work::send_inline(9, &[id as u8; 8]), queues[index].number()).unwrap();
             assert_eq!((ended(a.wait()), ended(b.wait())), ((9, GOOD), (id, GOOD)));
-            assert_eq!(b.content(64 * which, 8), [id as u8; 8]);
+            assert_eq!(b.content(64 * index, 8), [id as u8; 8]);
         }
         let list = [a.memory.sge(0, 8)];
         initiator.post_send(&work::read(3, &list, b.memory.remote(0)), queues[0].number()).unwrap();

@@ -74,7 +74,7 @@ fn met_all(service: Service, outcome: &Outcome) -> bool {
 /// ends in the middle of a message. Only in the latter case a receive of a shared queue is flushed.
 fn unmet_of_xrc(outcome: &Outcome) -> Vec<String> {
     let mut missing: Vec<String> = outcome.reliable.missing();
-    missing.retain(|what| !["Cut", "send RetryExceeded", "receive WrFlushed"].contains(&what.as_str()));
+    missing.retain(|name| !["Cut", "send RetryExceeded", "receive WrFlushed"].contains(&name.as_str()));
     missing
 }
 

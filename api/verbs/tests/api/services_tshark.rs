@@ -61,16 +61,16 @@ fn everything(device: &Device, group: Endpoint) -> [u32; 4] {
     wait(&mut cq, 2);
 
     let ud = || domain.create_datagram_qp(&cq, &cq, &options).unwrap();
-    let mut from = ud();
-    let mut to = ud();
-    let (there, _) = DatagramQueuePair::resolve_pair(&from, &to).unwrap();
-    to.post_recv(&receive).unwrap();
-    from.post_send_to(&work::send(4, &words), &there).unwrap();
+    let mut sender = ud();
+    let mut receiver = ud();
+    let (there, _) = DatagramQueuePair::resolve_pair(&sender, &receiver).unwrap();
+    receiver.post_recv(&receive).unwrap();
+    sender.post_send_to(&work::send(4, &words), &there).unwrap();
     wait(&mut cq, 2);
-    to.attach(group).unwrap();
-    to.post_recv(&receive).unwrap();
-    let all = domain.create_address_handle(0, group).unwrap().group(to.qkey());
-    from.post_send_to(&work::send_imm(5, &words, 6), &all).unwrap();
+    receiver.attach(group).unwrap();
+    receiver.post_recv(&receive).unwrap();
+    let all = domain.create_address_handle(0, group).unwrap().group(receiver.qkey());
+    sender.post_send_to(&work::send_imm(5, &words, 6), &all).unwrap();
     wait(&mut cq, 2);
 
     let rc = || domain.create_qp(&cq, &cq, &options).unwrap();
@@ -81,7 +81,7 @@ fn everything(device: &Device, group: Endpoint) -> [u32; 4] {
     owner.post_recv(&receive).unwrap();
     user.post_send(&work::send_inv(7, &words, window.rkey())).unwrap();
     wait(&mut cq, 2);
-    [two.number(), target_number, to.number(), owner.number()]
+    [two.number(), target_number, receiver.number(), owner.number()]
 }
 
 const FIELDS: [&str; 5] =
@@ -113,7 +113,7 @@ fn tshark_reads_the_frames_of_every_service() {
     assert!(seen.iter().all(|frame| frame.get(4).is_none_or(String::is_empty)), "{seen:?}");
     // Each frame is captured twice: when it is sent and when it arrives.
     let qkey = u64::from(QpOptions::default().qkey);
-    for (opcode, to, qkey, address) in [
+    for (opcode, dest_qp, qkey, address) in [
         (0x24, uc, None, "127.0.0.1"),
         (0x2a, uc, None, "127.0.0.1"),
         (0xa5, target, None, "127.0.0.1"),
@@ -127,10 +127,10 @@ fn tshark_reads_the_frames_of_every_service() {
         };
         let is_it = |frame: &&Vec<String>| {
             number(&frame[0]) == Some(opcode)
-                && number(&frame[1]) == Some(u64::from(to))
+                && number(&frame[1]) == Some(u64::from(dest_qp))
                 && number(&frame[2]) == qkey
                 && frame[3] == address
         };
-        assert_eq!(seen.iter().filter(is_it).count(), 2, "{opcode:#x} to {to:#x}: {seen:?}");
+        assert_eq!(seen.iter().filter(is_it).count(), 2, "{opcode:#x} to {dest_qp:#x}: {seen:?}");
     }
 }

@@ -19,9 +19,9 @@ fn endpoint(address: SocketAddr) -> Endpoint {
     Endpoint { address: address.ip().into(), udp_port: address.port() }
 }
 
-/// A datagram for queue pair `to`, with the ICRC for this identification.
-fn datagram(flow: &Flow, to: u32, identification: u16, payload: &[u8]) -> Vec<u8> {
-    let bth = bth::Repr::new(Opcode::UD_SEND_ONLY, Qpn::new(to), Psn::new(identification.into()));
+/// A datagram for queue pair `qpn`, with the ICRC for this identification.
+fn datagram(flow: &Flow, qpn: u32, identification: u16, payload: &[u8]) -> Vec<u8> {
+    let bth = bth::Repr::new(Opcode::UD_SEND_ONLY, Qpn::new(qpn), Psn::new(identification.into()));
     let ext = Extensions { deth: Some(deth::Repr { qkey: QKEY, src_qp: Qpn::new(77) }), ..Extensions::NONE };
     let packet = Packet { bth, ext, payload };
     let mut bytes = vec![0; packet.buffer_len()];
@@ -95,15 +95,15 @@ fn over_ipv6_a_stranger_without_udp_checksums_is_heard() {
 }
 
 /// Returns a frame that looks like the first message of the peer of `pair`, but is sent by a socket at
-/// `from`.
-fn forged(pair: &QueuePair<Ready>, from: SocketAddr, here: Endpoint) -> Vec<u8> {
+/// `source`.
+fn forged(pair: &QueuePair<Ready>, source: SocketAddr, here: Endpoint) -> Vec<u8> {
     let psn = pair.agreement().unwrap().remote.psn;
     let bth = bth::Repr::new(Opcode::RC_SEND_ONLY, Qpn::new(pair.number()), psn);
     let packet = Packet { bth, ext: Extensions::NONE, payload: b"gone" };
     let mut bytes = vec![0; packet.buffer_len()];
     packet.emit(&mut bytes);
     let covered = bytes.len() - icrc::LEN;
-    let sealed = Flow::new(endpoint(from), here).seal(0, &bytes[..covered]);
+    let sealed = Flow::new(endpoint(source), here).seal(0, &bytes[..covered]);
     icrc::write(&mut bytes, sealed);
     bytes
 }

@@ -104,9 +104,9 @@ impl World {
     }
 
     /// Writes bytes of the client's memory to the server's.
-    fn write(&mut self, len: usize, to: usize) {
+    fn write(&mut self, len: usize, offset: usize) {
         let local = [self.client.memory.sge(0, len)];
-        self.pair.post_send(&work::write(1, &local, self.server.memory.remote(to as u64))).unwrap();
+        self.pair.post_send(&work::write(1, &local, self.server.memory.remote(offset as u64))).unwrap();
         self.client.cq.wait(&mut [EMPTY; 1], LONG).unwrap();
     }
 
@@ -178,11 +178,11 @@ fn walks_and_checks(world: &mut World) {
         [world.deploy(Some(WALK), lanes::<Traversal>(1)), world.deploy(Some(WHOLE), lanes::<Consistency>(1))];
     let memory = &world.server.memory;
     for number in 0..16 {
-        let at = LIST + number * 64;
-        let next = if number == 15 { 0 } else { memory.remote(at as u64 + 64).addr };
+        let offset = LIST + number * 64;
+        let next = if number == 15 { 0 } else { memory.remote(offset as u64 + 64).addr };
         memory
             .write(
-                at,
+                offset,
                 &[number as u64, next, memory.remote(VALUES as u64 + 8 * number as u64).addr]
                     .map(u64::to_le_bytes)
                     .concat(),
@@ -204,12 +204,12 @@ fn walks_and_checks(world: &mut World) {
         shape: Shape::List,
     };
     for key in [0, 7, 15] {
-        let found = world.ask(WALK, &Walk { key, ..walk }.emit());
-        assert_eq!(found, (Status::DONE, (key * 3).to_le_bytes().to_vec()));
+        let answer = world.ask(WALK, &Walk { key, ..walk }.emit());
+        assert_eq!(answer, (Status::DONE, (key * 3).to_le_bytes().to_vec()));
     }
     assert_eq!(world.ask(WALK, &Walk { key: 16, ..walk }.emit()), (Status::MISS, Vec::new()));
 
-    let object: Vec<u8> = (0..5000).map(|at| (at * 7) as u8).collect();
+    let object: Vec<u8> = (0..5000).map(|index| (index * 7) as u8).collect();
     let memory = &world.server.memory;
     memory.write(OBJECT, &object).unwrap();
     memory.write(OBJECT + 5000, &crc64(&object).to_le_bytes()).unwrap();
@@ -232,8 +232,8 @@ fn shuffles(world: &mut World, random: &mut Random) {
     world.client.memory.write(0, &bytes).unwrap();
     assert_eq!(world.give(SHUFFLE, bytes.len()), (Status::DONE, Vec::new()));
     for number in 0..8 {
-        let of = values.iter().filter(|value| **value % 8 == number as u64);
-        let wanted: Vec<u8> = of.flat_map(|value| value.to_le_bytes()).collect();
+        let members = values.iter().filter(|value| **value % 8 == number as u64);
+        let wanted: Vec<u8> = members.flat_map(|value| value.to_le_bytes()).collect();
         assert_eq!(world.there(there(number), wanted.len()), wanted, "partition {number}");
     }
 }
@@ -247,8 +247,8 @@ fn estimate(world: &mut World) -> f64 {
 /// WRITEs pass a kernel while it is attached.
 fn counts_what_passes(world: &mut World) {
     let count = world.deploy(Some(COUNT), lanes::<HyperLogLog>(1));
-    let fill = |world: &World, from: u64| {
-        let bytes: Vec<u8> = (from..from + 4000).flat_map(u64::to_le_bytes).collect();
+    let fill = |world: &World, first: u64| {
+        let bytes: Vec<u8> = (first..first + 4000).flat_map(u64::to_le_bytes).collect();
         world.client.memory.write(0, &bytes).unwrap();
         bytes
     };
@@ -257,9 +257,9 @@ fn counts_what_passes(world: &mut World) {
     for _ in 0..2 {
         world.write(bytes.len(), OBJECT);
         assert_eq!(world.there(OBJECT, bytes.len()), bytes);
-        let found = estimate(world);
+        let cardinality = estimate(world);
         // Four times the algorithm's standard error of 0.81 %.
-        assert!((found - 4000.0).abs() < 130.0, "{found}");
+        assert!((cardinality - 4000.0).abs() < 130.0, "{cardinality}");
     }
     world.peer.attach(None).unwrap();
     let before = estimate(world);
@@ -273,7 +273,7 @@ fn counts_what_passes(world: &mut World) {
 /// A kernel that sends the program's bytes to consecutive addresses of the peer, each byte with 1 added, and
 /// answers at the end.
 struct AddOne {
-    at: u64,
+    address: u64,
     rkey: u32,
     ends: bool,
 }
@@ -287,9 +287,9 @@ impl Kernel for AddOne {
         let Some(input) = streams.input() else { return Progress::Rests };
         streams.take();
         let bytes: Vec<u8> = input.bytes.iter().map(|byte| byte.wrapping_add(1)).collect();
-        streams.send(self.at, self.rkey, bytes.len() as u32);
+        streams.send(self.address, self.rkey, bytes.len() as u32);
         streams.put(&bytes);
-        self.at += bytes.len() as u64;
+        self.address += bytes.len() as u64;
         self.ends = input.last;
         if input.last { Progress::Again } else { Progress::Waits }
     }
@@ -300,19 +300,20 @@ impl Kernel for AddOne {
 /// A kernel of the client's own NIC processes what the client's program sends to the server.
 fn sends_through_a_kernel(world: &mut World) {
     let place = world.server.memory.remote(SENT as u64);
-    let kernel = AddOne { at: place.addr, rkey: place.rkey.get(), ends: false };
+    let kernel = AddOne { address: place.addr, rkey: place.rkey.get(), ends: false };
     let options = KernelOptions { opcode: Some(NUMBER), ..KernelOptions::default() };
     let _sender = world.client.domain.deploy_kernel(vec![Box::new(kernel)], &options).unwrap();
     // The kernel's answer goes to the peer too, after all other bytes.
     world.peer.post_recv(&ReceiveRequest { id: 5, sges: &[] }).unwrap();
-    let message: Vec<u8> = (0..10_000).map(|at| (at * 3) as u8).collect();
+    let message: Vec<u8> = (0..10_000).map(|index| (index * 3) as u8).collect();
     let mut left = &message[..];
     while !left.is_empty() {
         let (piece, rest) = left.split_at(left.len().min(remora_verbs::kernel::PACKET));
         let first = left.len() == message.len();
         let whole = left.len() as u32;
-        let what = Invocation { opcode: NUMBER, tag: 9, params: false, left: whole, first, bytes: piece };
-        match world.pair.invoke(&what) {
+        let invocation =
+            Invocation { opcode: NUMBER, tag: 9, params: false, left: whole, first, bytes: piece };
+        match world.pair.invoke(&invocation) {
             Ok(()) => left = rest,
             Err(CreateError::Nic(NicError::Busy)) => {
                 world.client.cq.poll(&mut [EMPTY; 1]).unwrap();
@@ -474,9 +475,9 @@ fn answers_that_take_no_bytes_or_too_many_are_refused_before_any_kernel_is_made(
     let server = party(shm().open().unwrap());
     let most = u64::from(u32::MAX);
     let refused = |lanes, options: KernelOptions<'_>| {
-        let said = server.domain.deploy_shipped(Shipped::Get, lanes, &options).map(drop);
-        let Err(CreateError::TooMany(what, asked, limit)) = said else { panic!("{said:?}") };
-        assert_eq!((what, limit), ("bytes for answers", most));
+        let result = server.domain.deploy_shipped(Shipped::Get, lanes, &options).map(drop);
+        let Err(CreateError::TooMany(resource, asked, limit)) = result else { panic!("{result:?}") };
+        assert_eq!((resource, limit), ("bytes for answers", most));
         asked
     };
     let options = KernelOptions { longest: 1, ..KernelOptions::default() };
@@ -525,9 +526,9 @@ fn a_kernel_of_another_process_answers_while_its_program_sleeps() {
         let mut command = crate::own::test(module_path!(), "other_process");
         command.env("REMORA_STROM_DEVICE", name);
         let mut other = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-        let mut said = BufReader::new(other.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut lines = BufReader::new(other.0.stdout.take().unwrap()).lines().map(Result::unwrap);
         let address =
-            said.find_map(|line| line.split_once("listening at ").map(|(_, at)| at.to_owned())).unwrap();
+            lines.find_map(|line| line.split_once("listening at ").map(|(_, text)| text.to_owned())).unwrap();
         let mut client = party(device.open().unwrap());
         let pair = client.domain.create_qp(&client.cq, &client.cq, &strom(false)).unwrap();
         let mut pair = pair.connect(address).unwrap();
@@ -543,7 +544,7 @@ fn a_kernel_of_another_process_answers_while_its_program_sleeps() {
             assert_eq!((answer.status, &value), (Status::DONE, &model[&key]));
         }
         drop(other.0.stdin.take());
-        let words: Vec<String> = said.collect();
+        let words: Vec<String> = lines.collect();
         assert!(words.iter().any(|line| line == &format!("requests {}", SLOTS * 3)), "{words:?}");
         assert!(other.0.wait().unwrap().success());
     }

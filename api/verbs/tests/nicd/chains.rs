@@ -17,15 +17,15 @@ const BUCKETS: u64 = 1 << 12;
 const VALUE: usize = 64;
 
 fn value(key: u64) -> [u8; VALUE] {
-    std::array::from_fn(|at| ((key as usize * 31) ^ (at * 7)) as u8)
+    std::array::from_fn(|index| ((key as usize * 31) ^ (index * 7)) as u8)
 }
 
 fn fill(table: &MemoryRegion) {
     for key in 1..=KEYS {
-        let at = BUCKETS * BUCKET + key * VALUE as u64;
-        let entry = bucket(key, table.address() + at, VALUE as u64);
+        let offset = BUCKETS * BUCKET + key * VALUE as u64;
+        let entry = bucket(key, table.address() + offset, VALUE as u64);
         table.write((places(key, BUCKETS)[0] * BUCKET) as usize, &entry).unwrap();
-        table.write(at as usize, &value(key)).unwrap();
+        table.write(offset as usize, &value(key)).unwrap();
     }
 }
 

@@ -94,12 +94,12 @@ fn a_server_on_the_daemon_connects_a_client_beside_silent_ones() {
     let address = listener.address();
     let words = {
         let fake = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = fake.local_addr().unwrap();
+        let fake_address = fake.local_addr().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let client = Client::new("shm");
                 let pair = client.domain.create_qp(&client.cq, &client.cq, &QpOptions::default()).unwrap();
-                assert!(pair.connect(at).is_err());
+                assert!(pair.connect(fake_address).is_err());
             });
             let mut words = vec![0; 16 + 68];
             fake.accept().unwrap().0.read_exact(&mut words).unwrap();

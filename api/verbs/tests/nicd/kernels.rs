@@ -31,11 +31,11 @@ pub fn serve(nic: &str) {
         let len = Slot { keys: [0; 3], values: [0; 3], lens: [0; 3] }.emit().len();
         assert!(len <= 64);
         for key in 1..=SLOTS {
-            let at = (32 << 10) + key as usize * 8;
-            let value = table.remote(at as u64).addr;
+            let offset = (32 << 10) + key as usize * 8;
+            let value = table.remote(offset as u64).addr;
             let slot = Slot { keys: [key, 0, 0], values: [value, 0, 0], lens: [8, 0, 0] };
             table.write(key as usize * 64, &slot.emit()).unwrap();
-            table.put(at, &(key * 77)).unwrap();
+            table.put(offset, &(key * 77)).unwrap();
         }
         let options = KernelOptions {
             opcode: Some(OPCODE),

@@ -203,9 +203,9 @@ fn other_process() {
     }
 }
 
-/// The initial value of word `at` of the table.
-fn word(at: usize) -> u64 {
-    (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+/// The initial value of word `index` of the table.
+fn word(index: usize) -> u64 {
+    (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Lets each client access one region, and returns each message with 1 added to each byte. Takes over the
@@ -222,8 +222,8 @@ fn serve(nic: &str, address: SocketAddr) {
     let mut cq = kept.queues.pop().unwrap_or_else(|| context.create_cq(256).unwrap());
     let mut pairs: Vec<QueuePair> = std::mem::take(&mut kept.pairs);
     // The first word counts the servers that have used this memory.
-    for at in (1..LEN / 8).filter(|_| !again) {
-        table.put(at * 8, &word(at)).unwrap();
+    for index in (1..LEN / 8).filter(|_| !again) {
+        table.put(index * 8, &word(index)).unwrap();
     }
     table.put(0, &(table.get::<u64>(0).unwrap() + 1)).unwrap();
     let listener = Listener::bind(address).unwrap();
@@ -294,10 +294,10 @@ impl Client {
         done[0].status
     }
 
-    /// Reads `count` words of the peer's table from word `at` on.
-    fn read(&mut self, pair: &mut QueuePair, table: RemoteMemory, at: usize, count: usize) -> Vec<u64> {
+    /// Reads `count` words of the peer's table from word `index` on.
+    fn read(&mut self, pair: &mut QueuePair, table: RemoteMemory, index: usize, count: usize) -> Vec<u64> {
         let local = [self.memory.sge(0, count * 8)];
-        pair.post_send(&work::read(2, &local, table.at(at as u64 * 8))).unwrap();
+        pair.post_send(&work::read(2, &local, table.at(index as u64 * 8))).unwrap();
         assert_eq!(self.wait(), Status::Success);
         (0..count).map(|word| self.memory.get(word * 8).unwrap()).collect()
     }
@@ -393,8 +393,8 @@ fn read_on(
 ) -> u64 {
     let mut count = 0;
     while !over.load(Ordering::Acquire) {
-        let at = 1 + count as usize * 61 % (LEN / 8 - 64);
-        assert_eq!(client.read(pair, table, at, 64), (at..at + 64).map(word).collect::<Vec<_>>());
+        let index = 1 + count as usize * 61 % (LEN / 8 - 64);
+        assert_eq!(client.read(pair, table, index, 64), (index..index + 64).map(word).collect::<Vec<_>>());
         count += 1;
         reads.made(count);
     }

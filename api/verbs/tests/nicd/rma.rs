@@ -29,7 +29,7 @@ pub struct Peer {
 }
 
 pub fn bytes(seed: usize) -> Vec<u8> {
-    (0..LEN).map(|at| (at / 64 + at + seed) as u8).collect()
+    (0..LEN).map(|index| (index / 64 + index + seed) as u8).collect()
 }
 
 impl Peer {
@@ -54,9 +54,9 @@ impl Peer {
     /// Reads, writes and rekeys another peer's region.
     fn uses(&mut self, other: &mut Peer) {
         let grant = other.served.grant(&self.portal.identity());
-        for (len, at) in [(1, 5), (64, 64), (4097, 4000), (300_000, 7)] {
-            self.portal.read(&self.local, 0, &grant, at as u64, len as u64, LONG).unwrap();
-            assert!(self.load(len) == bytes(0)[at..at + len], "read of {len}");
+        for (len, offset) in [(1, 5), (64, 64), (4097, 4000), (300_000, 7)] {
+            self.portal.read(&self.local, 0, &grant, offset as u64, len as u64, LONG).unwrap();
+            assert!(self.load(len) == bytes(0)[offset..offset + len], "read of {len}");
         }
         let new = bytes(9);
         self.local.memory().write(0, &new).unwrap();
@@ -129,7 +129,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    (0..text.len()).step_by(2).map(|index| u8::from_str_radix(&text[index..index + 2], 16).unwrap()).collect()
 }
 
 /// Runs as another program: prints its identity, and reads the region of each grant that it is given.
@@ -146,8 +146,8 @@ pub fn program(nic: &str, slots: u16) {
         };
         let grant = Grant::from_bytes(&grant).unwrap();
         let read = peer.portal.read(&peer.local, 0, &grant, 0, grant.len, LONG);
-        let said = read.map_or_else(|error| error.to_string(), |()| sum(&peer.load(LEN)).to_string());
-        println!("says {said}");
+        let reply = read.map_or_else(|error| error.to_string(), |()| sum(&peer.load(LEN)).to_string());
+        println!("says {reply}");
     }
 }
 

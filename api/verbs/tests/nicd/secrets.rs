@@ -20,7 +20,7 @@ fn mappings_with(pid: &str, needle: &[u8], named: impl Fn(&str) -> bool) -> Vec<
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
     let mut buffer = vec![0; CHUNK + needle.len()];
-    let mut found = Vec::new();
+    let mut names = Vec::new();
     for line in maps.lines() {
         let mut words = line.split_whitespace();
         let range = words.next().unwrap();
@@ -31,19 +31,19 @@ fn mappings_with(pid: &str, needle: &[u8], named: impl Fn(&str) -> bool) -> Vec<
         }
         let (start, end) = range.split_once('-').unwrap();
         let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).unwrap());
-        let stands = (start..end).step_by(CHUNK).any(|at| {
-            let wanted = buffer.len().min((end - at) as usize);
+        let stands = (start..end).step_by(CHUNK).any(|chunk| {
+            let wanted = buffer.len().min((end - chunk) as usize);
             // A mapping may disappear while it is read.
-            let read = memory.read_at(&mut buffer[..wanted], at).unwrap_or(0);
+            let read = memory.read_at(&mut buffer[..wanted], chunk).unwrap_or(0);
             // Comparing the first byte first is fast, because most bytes are zeros.
             let mut windows = buffer[..read].windows(needle.len());
             windows.any(|bytes| bytes[0] == needle[0] && bytes == needle)
         });
         if stands {
-            found.push(name);
+            names.push(name);
         }
     }
-    found
+    names
 }
 
 /// Returns the names of memory with this mark that the process shares with others: regions and queues that a
@@ -117,10 +117,10 @@ fn rma_attack_17_no_plaintext_stands_in_shared_memory_before_its_tag_was_right()
     // With right tags, the plaintext is in the region and nowhere else.
     let grant = whole.grant(&peer.portal.identity());
     peer.portal.read(&peer.local, 0, &grant, 0, 100_000, LONG).unwrap();
-    let found = shared_memory_with(&mark);
+    let mappings = shared_memory_with(&mark);
     assert!(
-        !found.is_empty() && found.iter().all(|name| name.starts_with("/memfd:remora-region")),
-        "{found:?}"
+        !mappings.is_empty() && mappings.iter().all(|name| name.starts_with("/memfd:remora-region")),
+        "{mappings:?}"
     );
 }
 
@@ -136,8 +136,8 @@ fn rma_attack_17_no_plaintext_stands_in_the_rings_of_a_link() {
     let grant = served.grant(&peer.portal.identity());
     for _ in 0..2 {
         peer.portal.read(&peer.local, 0, &grant, 0, LEN as u64, LONG).unwrap();
-        let found = shared_memory_with(&mark);
-        assert!(found.iter().all(|name| name.starts_with("/memfd:remora-region")), "{found:?}");
+        let mappings = shared_memory_with(&mark);
+        assert!(mappings.iter().all(|name| name.starts_with("/memfd:remora-region")), "{mappings:?}");
     }
     let links = mappings_with("self", &[0; 8], |name| name.starts_with("/memfd:remora-link"));
     assert!(!links.is_empty(), "the scan has found no link");

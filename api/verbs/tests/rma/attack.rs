@@ -113,12 +113,12 @@ fn plaintext_stays_hidden(port: &str, rounds: u64) {
         let _ends = SetAtEnd(&over);
         let portal = &mut bed.portal;
         for round in 0..rounds {
-            let at = round * 64 % (part - 4096);
-            for (kind, [from, to]) in
+            let offset = round * 64 % (part - 4096);
+            for (kind, [source, target]) in
                 [Kind::Read, Kind::Write].iter().flat_map(|kind| [(kind, [0, 2]), (kind, [1, 3])])
             {
-                let (mine, theirs) = if *kind == Kind::Read { (to, from) } else { (from, to) };
-                let [mine, theirs] = [mine, theirs].map(|which| which * part + at);
+                let (mine, theirs) = if *kind == Kind::Read { (target, source) } else { (source, target) };
+                let [mine, theirs] = [mine, theirs].map(|index| index * part + offset);
                 portal.submit(*kind, Class::Latency, local, mine, &grant, theirs, 4096, None).unwrap();
             }
             let mut statuses = Vec::new();
@@ -227,7 +227,7 @@ fn take_end(portal: &mut Portal, begun: &mut Begun) -> Option<bool> {
 
 /// Keeps 32 operations of 4 KB in progress under the newest key that the writer knows. Operations that began
 /// after a rekey had completed must not succeed.
-fn write_on(writer: &mut Writer, which: usize, served: &RmaRegion, engine: &Rma, shared: &Shared) {
+fn write_on(writer: &mut Writer, index: usize, served: &RmaRegion, engine: &Rma, shared: &Shared) {
     let _ends = SetAtEnd(&shared.over);
     let mut round = 0_u64;
     let mut begun = Begun::new();
@@ -240,10 +240,11 @@ fn write_on(writer: &mut Writer, which: usize, served: &RmaRegion, engine: &Rma,
         while begun.len() < 32 {
             round += 1;
             local.memory().write(0, &round.to_le_bytes()).unwrap();
-            let at = (which as u64) * 2 * PART as u64 + round % 16 * 4096;
+            let offset = (index as u64) * 2 * PART as u64 + round % 16 * 4096;
             let kind = if round.is_multiple_of(3) { Kind::Read } else { Kind::Write };
-            let from = if kind == Kind::Read { 4096 } else { 0 };
-            let id = portal.submit(kind, Class::Latency, local, from, &grant, at, 4096, None).unwrap();
+            let local_offset = if kind == Kind::Read { 4096 } else { 0 };
+            let id =
+                portal.submit(kind, Class::Latency, local, local_offset, &grant, offset, 4096, None).unwrap();
             begun.insert(id, completed > known);
         }
         while let Some(is_late) = take_end(portal, &mut begun) {
@@ -253,7 +254,7 @@ fn write_on(writer: &mut Writer, which: usize, served: &RmaRegion, engine: &Rma,
             while !begun.is_empty() {
                 late += u64::from(take_end(portal, &mut begun) == Some(true));
             }
-            shared.ended[which].store(completed, Ordering::Release);
+            shared.ended[index].store(completed, Ordering::Release);
             while shared.known.load(Ordering::Acquire) < completed && !shared.over.load(Ordering::Acquire) {
                 std::thread::yield_now();
             }

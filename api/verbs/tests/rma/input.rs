@@ -51,7 +51,7 @@ fn transfers_of_no_bytes_are_refused_and_those_beyond_a_command_are_cut() {
         let refused = bed.portal.write(&bed.local, 0, &grant, 0, 0, timeout).unwrap_err();
         assert_eq!(refused.to_string(), "a transfer of no bytes");
     }
-    let bytes: Vec<u8> = (0..4097).map(|at| (at * 5) as u8).collect();
+    let bytes: Vec<u8> = (0..4097).map(|index| (index * 5) as u8).collect();
     bed.local.memory().write(0, &bytes).unwrap();
     bed.portal.write(&bed.local, 0, &grant, 9, 4097, PATIENCE).unwrap();
     let mut back = vec![0; 4097];

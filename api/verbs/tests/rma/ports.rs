@@ -53,7 +53,7 @@ impl Bed {
             (domain, memory)
         };
         let (_, table) = memory(&contexts[0]);
-        let bytes: Vec<u8> = (0..LEN).map(|at| (at / 64 + at) as u8).collect();
+        let bytes: Vec<u8> = (0..LEN).map(|index| (index / 64 + index) as u8).collect();
         table.write(0, &bytes).unwrap();
         let served = server.expose(table, Rights::READ | Rights::WRITE | Rights::REKEY, None).unwrap();
         let (domain, buffer) = memory(&contexts[1]);
@@ -85,7 +85,7 @@ fn reads_writes_and_rekeys(port: &str) {
         );
     }
     for (size, remote) in [(1, 9), (64, 8192), (4096, 20_000), (100_000, 200_001)] {
-        let bytes: Vec<u8> = (0..size).map(|at| (at * 31 + size) as u8).collect();
+        let bytes: Vec<u8> = (0..size).map(|index| (index * 31 + size) as u8).collect();
         bed.local.memory().write(400_000, &bytes).unwrap();
         bed.portal.write(&bed.local, 400_000, &grant, remote, size as u64, PATIENCE).unwrap();
         assert!(load(&bed.served, remote as usize, size) == bytes, "{port}: write of {size}");
@@ -121,8 +121,8 @@ fn over_shm() {
 /// Returns the value of a counter in the text for Prometheus.
 fn counter(context: &Context, name: &str) -> f64 {
     let text = remora_host::metrics::write(&context.metrics());
-    let found = text.lines().find_map(|line| line.strip_prefix(name)?.rsplit_once(' '));
-    found.unwrap_or_else(|| panic!("no {name} in {text}")).1.parse().expect("a number")
+    let sample = text.lines().find_map(|line| line.strip_prefix(name)?.rsplit_once(' '));
+    sample.unwrap_or_else(|| panic!("no {name} in {text}")).1.parse().expect("a number")
 }
 
 #[test]
@@ -179,23 +179,23 @@ fn documented(setting: &str) -> [Vec<f64>; 2] {
     };
     let rows: Vec<&str> = include_str!("../../../../docs/reference/rma.md").lines().filter(row).collect();
     assert!(!rows.is_empty(), "{setting} has no row");
-    let mut found = [Vec::new(), Vec::new()];
+    let mut columns = [Vec::new(), Vec::new()];
     for line in rows {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let place = cells[1].split(", ").position(|name| name == setting).expect(line);
-        for (column, into) in found.iter_mut().enumerate() {
+        for (column, values) in columns.iter_mut().enumerate() {
             let cell = if cells[column + 2] == "the same" { cells[2] } else { cells[column + 2] };
             // Commas within a number are not followed by a space, those between values are.
-            into.extend(cell.split(", ").nth(place).filter(|cell| !cell.is_empty()).map(quantity));
+            values.extend(cell.split(", ").nth(place).filter(|cell| !cell.is_empty()).map(quantity));
         }
     }
-    found
+    columns
 }
 
 #[test]
 fn the_document_has_the_values_of_all_settings() {
     let [paper, usual] = [Settings::paper(), Settings::software()];
-    let both = |of: fn(&Settings) -> f64| [&paper, &usual].map(of);
+    let both = |setting: fn(&Settings) -> f64| [&paper, &usual].map(setting);
     for (name, values) in [
         ("`slots`", both(|all| all.slots.into())),
         ("`served`", both(|all| all.served.into())),
@@ -210,14 +210,14 @@ fn the_document_has_the_values_of_all_settings() {
         ("`bandwidth`", both(|all| all.bandwidth as f64)),
         ("`failures_per_second`", both(|all| all.failures_per_second.into())),
     ] {
-        let found = documented(name).map(|values| values[0]);
-        assert_eq!(found, values, "{name}");
+        let documented_values = documented(name).map(|values| values[0]);
+        assert_eq!(documented_values, values, "{name}");
     }
     let RmaOptions { regions, keys, .. } = RmaOptions::default();
     assert_eq!(documented("`RmaOptions::regions`")[1], [f64::from(regions)]);
     assert_eq!(documented("`keys`")[1], [keys as f64]);
     let [paper, usual] = [CongestionSettings::paper(), CongestionSettings::software()];
-    let both = |of: fn(&CongestionSettings) -> f64| [&paper, &usual].map(of);
+    let both = |setting: fn(&CongestionSettings) -> f64| [&paper, &usual].map(setting);
     for (name, values) in [
         ("`increase`", both(|all| all.increase)),
         ("`max_decrease`", both(|all| all.max_decrease)),

@@ -155,10 +155,10 @@ pub fn serve(device: &Device, path: PathBuf, len: usize, settings: Settings) -> 
 pub fn grant(words: &str, client: &Client, any: &RmaRegion) -> Grant {
     let mut words = words.split(' ');
     let mut next = || words.next().unwrap();
-    let at: SocketAddr = next().parse().unwrap();
+    let address: SocketAddr = next().parse().unwrap();
     let mut grant = any.grant_under(client, &key());
-    grant.server.address = at.ip().into();
-    grant.server.udp_port = at.port();
+    grant.server.address = address.ip().into();
+    grant.server.udp_port = address.port();
     grant.region = next().parse().unwrap();
     grant.len = next().parse().unwrap();
     grant

@@ -195,17 +195,17 @@ fn ask_and_come_again(stage: &str) {
 /// Returns the messages in a capture.
 fn messages(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let mut at = 0;
-    let mut found = Vec::new();
-    while at < bytes.len() {
-        if word(at) == 6 {
+    let word = |offset: usize| u32::from_le_bytes(bytes[offset..offset + 4].try_into().unwrap()) as usize;
+    let mut offset = 0;
+    let mut messages = Vec::new();
+    while offset < bytes.len() {
+        if word(offset) == 6 {
             // The message follows the Ethernet, IPv4 and UDP headers.
-            found.push(bytes[at + 28 + 42..at + 28 + word(at + 20)].to_vec());
+            messages.push(bytes[offset + 28 + 42..offset + 28 + word(offset + 20)].to_vec());
         }
-        at += word(at + 4);
+        offset += word(offset + 4);
     }
-    found
+    messages
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Ports {
         let domains = contexts.each_ref().map(|context| context.alloc_pd().unwrap());
         let memory = |side: usize, len: usize| {
             let memory = domains[side].allocate(len, Access::LOCAL_WRITE).unwrap();
-            let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + at / 256 + side * 101) as u8).collect();
+            let bytes: Vec<u8> = (0..len).map(|index| (index * 7 + index / 256 + side * 101) as u8).collect();
             memory.write(0, &bytes).unwrap();
             memory
         };
@@ -126,16 +126,16 @@ impl RmaArm for Ports {
         }
     }
 
-    fn load_served(&mut self, region: usize, at: usize, out: &mut [u8]) {
-        self.served[region].memory().read(at, out).unwrap();
+    fn load_served(&mut self, region: usize, offset: usize, out: &mut [u8]) {
+        self.served[region].memory().read(offset, out).unwrap();
     }
 
-    fn load_local(&mut self, at: usize, out: &mut [u8]) {
-        self.local.memory().read(at, out).unwrap();
+    fn load_local(&mut self, offset: usize, out: &mut [u8]) {
+        self.local.memory().read(offset, out).unwrap();
     }
 
-    fn store_local(&mut self, at: usize, bytes: &[u8]) {
-        self.local.memory().write(at, bytes).unwrap();
+    fn store_local(&mut self, offset: usize, bytes: &[u8]) {
+        self.local.memory().write(offset, bytes).unwrap();
     }
 
     fn renew(&mut self, region: usize) {

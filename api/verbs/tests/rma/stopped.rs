@@ -76,7 +76,7 @@ impl Setup {
     /// Begins a write of all bytes, and stops the server at a random moment for about `stop`. Returns the
     /// status of the write, and the server's memory at its end.
     fn stopped_write(&mut self, round: u64, stop: Duration) -> (Status, Vec<u8>) {
-        let bytes: Vec<u8> = (0..LEN).map(|at| (at as u64 / 4096 + 7 * round) as u8).collect();
+        let bytes: Vec<u8> = (0..LEN).map(|index| (index as u64 / 4096 + 7 * round) as u8).collect();
         self.local.memory().write(0, &bytes).unwrap();
         let Setup { portal, local, grant, .. } = self;
         let write = portal.submit(Kind::Write, Class::Latency, local, 0, grant, 0, LEN as u64, None).unwrap();

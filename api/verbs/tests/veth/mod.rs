@@ -30,10 +30,10 @@ impl Veth {
         near.check_addresses("default", false)?;
         far.check_addresses("default", false)?;
         near.add_veth(INTERFACES[0], far, INTERFACES[1], "")?;
-        for (which, space) in spaces.iter().enumerate() {
-            let interface = INTERFACES[which];
-            space.ip(&format!("address add {}/24 dev {interface}", V4[which]))?;
-            space.ip(&format!("address add {}/64 dev {interface} nodad", V6[which]))?;
+        for (side, space) in spaces.iter().enumerate() {
+            let interface = INTERFACES[side];
+            space.ip(&format!("address add {}/24 dev {interface}", V4[side]))?;
+            space.ip(&format!("address add {}/64 dev {interface} nodad", V6[side]))?;
             space.ip(&format!("link set {interface} up"))?;
         }
         near.wait_until_up(INTERFACES[0])?;
@@ -41,25 +41,25 @@ impl Veth {
         Ok(Veth { spaces })
     }
 
-    /// Runs `ip` in namespace `which`, and returns its output.
-    pub fn ip(&self, which: usize, arguments: &str) -> String {
-        self.spaces[which].ip(arguments).unwrap_or_else(|error| panic!("{error}"))
+    /// Runs `ip` in namespace `side`, and returns its output.
+    pub fn ip(&self, side: usize, arguments: &str) -> String {
+        self.spaces[side].ip(arguments).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Turns duplicate address detection on for the interface in namespace `which`.
-    pub fn checks_addresses(&self, which: usize) {
-        self.spaces[which].check_addresses(INTERFACES[which], true).unwrap_or_else(|error| panic!("{error}"));
+    /// Turns duplicate address detection on for the interface in namespace `side`.
+    pub fn checks_addresses(&self, side: usize) {
+        self.spaces[side].check_addresses(INTERFACES[side], true).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// The name of the interface in namespace `which`.
-    pub fn interface(&self, which: usize) -> &str {
-        INTERFACES[which]
+    /// The name of the interface in namespace `side`.
+    pub fn interface(&self, side: usize) -> &str {
+        INTERFACES[side]
     }
 
-    /// A command that runs this binary as `role` in namespace `which`: the test `acts_its_role` of `module`
+    /// A command that runs this binary as `role` in namespace `side`: the test `acts_its_role` of `module`
     /// finds the role in the environment variable `variable`.
-    pub fn run(&self, which: usize, module: &str, variable: &str, role: &str) -> Command {
-        let mut command = self.spaces[which].command(std::env::current_exe().unwrap());
+    pub fn run(&self, side: usize, module: &str, variable: &str, role: &str) -> Command {
+        let mut command = self.spaces[side].command(std::env::current_exe().unwrap());
         let (_, inner) = module.split_once("::").unwrap();
         command
             .args(["--ignored", "--exact", &format!("{inner}::acts_its_role"), "--nocapture"])
@@ -68,10 +68,10 @@ impl Veth {
         command
     }
 
-    /// Opens a device in namespace `which`. The calling thread stays there; the device can be used from any
+    /// Opens a device in namespace `side`. The calling thread stays there; the device can be used from any
     /// thread.
-    pub fn open(&self, which: usize, device: &Device) -> Context {
-        self.spaces[which].enter().unwrap_or_else(|error| panic!("{error}"));
+    pub fn open(&self, side: usize, device: &Device) -> Context {
+        self.spaces[side].enter().unwrap_or_else(|error| panic!("{error}"));
         device.open().unwrap_or_else(|error| panic!("{error}"))
     }
 }

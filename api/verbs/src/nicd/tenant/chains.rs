@@ -28,10 +28,11 @@ impl Tenant {
         let claim = self.claim(Resource::Region, asked.len)?;
         let memory = fresh(asked.len)?;
         let mut parts = Vec::with_capacity(asked.parts.len());
-        for CodePart { of, iova } in asked.parts.iter().copied() {
-            parts.push(match of {
+        for CodePart { of: source, iova } in asked.parts.iter().copied() {
+            parts.push(match source {
                 CodeOf::Memory(offset, len) => {
-                    let [offset, len] = [offset, len].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+                    let [offset, len] =
+                        [offset, len].map(|value| usize::try_from(value).unwrap_or(usize::MAX));
                     Range { bytes: memory.clone(), offset, len, iova }
                 }
                 CodeOf::Pair(number) => Range { iova, ..self.slots(number)? },

@@ -40,7 +40,7 @@ fn portal(domain: u32, cq: u32, slots: u16, bulk_only: bool) -> Request {
 
 /// Bytes that differ by position and by seed, so that a test recognises both.
 fn pattern(seed: usize) -> Vec<u8> {
-    (0..LEN).map(|at| (at * 7 + at / 256 + seed * 101) as u8).collect()
+    (0..LEN).map(|index| (index * 7 + index / 256 + seed * 101) as u8).collect()
 }
 
 fn holds(memory: &MemoryRegion, seed: usize) -> bool {
@@ -161,10 +161,10 @@ impl RawPortal {
 }
 
 #[track_caller]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+fn eventually(condition: &str, mut holds: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < LONG, "{what}");
+        assert!(begun.elapsed() < LONG, "{condition}");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
@@ -336,7 +336,7 @@ fn babble(slots: &RawPortal, local: &RmaRegion, grant: &Grant, seed: u64) {
             // The network part of the server's address is kept, so that no frame leaves this machine.
             1 => match numbers.below(64) {
                 32..=44 => {}
-                at => bytes[at] = numbers.next() as u8,
+                offset => bytes[offset] = numbers.next() as u8,
             },
             _ => bytes.iter_mut().for_each(|byte| *byte = numbers.next() as u8),
         }
@@ -367,8 +367,8 @@ fn rma_attack_16_the_nic_says_the_process_and_no_command_can() {
     let command = slots.command(&two.local, Kind::Read, &stolen);
     assert_eq!(slots.status(&command), Status::RemoteAuthenticationFailure);
     // All fields of a command vary, towards a server that records the identity stated by the NIC.
-    let SocketAddr::V4(at) = listener.local_addr().unwrap() else { panic!() };
-    let to = Endpoint { address: Address::from(*at.ip()), udp_port: at.port() };
+    let SocketAddr::V4(v4) = listener.local_addr().unwrap() else { panic!() };
+    let destination = Endpoint { address: Address::from(*v4.ip()), udp_port: v4.port() };
     let mut numbers = Numbers(0x16);
     for slot in 0..64 {
         let kind = [Kind::Read, Kind::Write][numbers.below(2)];
@@ -376,7 +376,8 @@ fn rma_attack_16_the_nic_says_the_process_and_no_command_can() {
         bytes.iter_mut().for_each(|byte| *byte = numbers.next() as u8);
         let random = Command::parse(&[&[0, 0, 64, 0][..], &bytes[4..]].concat().try_into().unwrap()).unwrap();
         let right = slots.command(&two.local, kind, &stolen);
-        let command = Command { slot: slots.facts.first + slot, server: to, key: random.key, ..right };
+        let command =
+            Command { slot: slots.facts.first + slot, server: destination, key: random.key, ..right };
         slots.issue(&Command { remote: random.remote, ..command }.bytes());
     }
     listener.set_read_timeout(Some(LONG)).unwrap();
@@ -398,8 +399,8 @@ fn slots_regions_and_windows_of_a_program_that_goes_come_back() {
     let table = server.region(1, Rights::READ);
     let mut stays = Program::new(&lender, 4);
     let grant = table.grant(&stays.identity());
-    let SocketAddr::V4(at) = nobody.local_addr().unwrap() else { panic!() };
-    let silent = Endpoint { address: Address::from(*at.ip()), udp_port: at.port() };
+    let SocketAddr::V4(v4) = nobody.local_addr().unwrap() else { panic!() };
+    let silent = Endpoint { address: Address::from(*v4.ip()), udp_port: v4.port() };
     let goes = Program::new(&lender, 1);
     let mut slots = goes.raw_portal(64);
     for slot in 0..64 {
