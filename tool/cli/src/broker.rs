@@ -151,7 +151,7 @@ fn serve(args: &Args) -> Result<()> {
         steered: if args.relay { remora_broker::SteeredBy::Reader } else { defaults.steered },
         ..defaults
     };
-    let told = ending::readable()?;
+    let stop_signal = ending::readable()?;
     raise_limits();
     let broker = Broker::open(address, &options)?;
     let ip = address.ip();
@@ -163,9 +163,9 @@ fn serve(args: &Args) -> Result<()> {
     } else {
         eprintln!("sharing {ip} between programs, each with its own QP numbers; end with Ctrl-C");
     }
-    // The signal may interrupt the wait before or after its handler makes `told` readable.
+    // The signal may interrupt the wait before or after its handler makes `stop_signal` readable.
     loop {
-        match remora_host::wait_either(&broker.ended(), &told) {
+        match remora_host::wait_either(&broker.ended(), &stop_signal) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             done => return done.context("waiting for the end of the broker"),
         }

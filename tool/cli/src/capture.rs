@@ -78,22 +78,22 @@ fn decode_as(file: &Path) -> Option<String> {
 /// Returns the if_description option (code 3) in the second block of a pcapng file, which is the interface
 /// description.
 fn interface_description(file: &[u8]) -> Option<String> {
-    let word = |at: usize| file.get(at..at + 4)?.first_chunk().copied().map(u32::from_le_bytes);
-    let half = |at: usize| file.get(at..at + 2)?.first_chunk().copied().map(u16::from_le_bytes);
+    let word = |offset: usize| file.get(offset..offset + 4)?.first_chunk().copied().map(u32::from_le_bytes);
+    let half = |offset: usize| file.get(offset..offset + 2)?.first_chunk().copied().map(u16::from_le_bytes);
     let interface = word(4)? as usize;
     let end = interface.checked_add(word(interface.checked_add(4)?)? as usize)?;
     // The options follow the block type, the block length, the link type and the snap length.
-    let mut at = interface + 16;
-    while at + 4 <= end {
-        let code = half(at)?;
-        let len = usize::from(half(at + 2)?);
+    let mut offset = interface + 16;
+    while offset + 4 <= end {
+        let code = half(offset)?;
+        let len = usize::from(half(offset + 2)?);
         if code == 3 {
-            return String::from_utf8(file.get(at + 4..at + 4 + len)?.to_vec()).ok();
+            return String::from_utf8(file.get(offset + 4..offset + 4 + len)?.to_vec()).ok();
         }
         if code == 0 {
             return None;
         }
-        at += 4 + len.next_multiple_of(4);
+        offset += 4 + len.next_multiple_of(4);
     }
     None
 }

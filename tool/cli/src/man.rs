@@ -17,9 +17,9 @@ pub struct Args {
 
 /// Runs `remora man`.
 pub fn run(args: &Args, command: clap::Command) -> Result<()> {
-    let at = || format!("writing manual pages into {}", args.folder.display());
-    std::fs::create_dir_all(&args.folder).with_context(at)?;
-    clap_mangen::generate_to(command, &args.folder).with_context(at)?;
+    let attempt = || format!("writing manual pages into {}", args.folder.display());
+    std::fs::create_dir_all(&args.folder).with_context(attempt)?;
+    clap_mangen::generate_to(command, &args.folder).with_context(attempt)?;
     print::line(format_args!("manual pages are in {}", args.folder.display()));
     Ok(())
 }

@@ -104,9 +104,9 @@ pub fn bucket(sample: &str) -> Option<(String, f64)> {
 /// Returns the counts between two readings. If nothing was counted in between, returns the whole counts of
 /// the second reading.
 pub fn lately(before: Option<&Buckets>, now: &Buckets) -> Buckets {
-    let earlier = |at: usize| before.and_then(|all| all.get(at)).map_or(0.0, |(_, below)| *below);
+    let earlier = |index: usize| before.and_then(|all| all.get(index)).map_or(0.0, |(_, below)| *below);
     let fresh: Buckets =
-        now.iter().enumerate().map(|(at, (bound, below))| (*bound, below - earlier(at))).collect();
+        now.iter().enumerate().map(|(index, (bound, below))| (*bound, below - earlier(index))).collect();
     if fresh.last().is_some_and(|(_, count)| *count > 0.0) { fresh } else { now.clone() }
 }
 
@@ -114,8 +114,8 @@ pub fn lately(before: Option<&Buckets>, now: &Buckets) -> Buckets {
 /// `None` if the histogram has no values.
 pub fn quantile(buckets: &Buckets, share: f64) -> Option<f64> {
     let count = buckets.last()?.1;
-    let found = buckets.iter().find(|(_, below)| *below >= share * count)?;
-    (count > 0.0).then_some(found.0)
+    let bucket = buckets.iter().find(|(_, below)| *below >= share * count)?;
+    (count > 0.0).then_some(bucket.0)
 }
 
 /// Formats a duration with a unit that fits: us, ms or s.
@@ -135,9 +135,9 @@ mod tests {
     #[test]
     fn samples_are_lines_that_end_in_a_number() {
         let body = "# HELP a b\n# TYPE a counter\na{engine=\"0\"} 12\nb 1.5\nbroken\nworse x\n";
-        let found = samples(body);
-        assert_eq!(found.len(), 2);
-        assert_eq!((found["a{engine=\"0\"}"], found["b"]), (12.0, 1.5));
+        let values = samples(body);
+        assert_eq!(values.len(), 2);
+        assert_eq!((values["a{engine=\"0\"}"], values["b"]), (12.0, 1.5));
     }
 
     #[test]

@@ -179,15 +179,15 @@ pub fn run(args: &Args) -> Result<()> {
         .map(|address| metrics::Endpoint::start(address, move || counted.metrics()))
         .transpose()?;
     let port = daemon.port();
-    let at = endpoint.as_ref().map(|endpoint| endpoint.address().to_string());
+    let metrics_address = endpoint.as_ref().map(|endpoint| endpoint.address().to_string());
     if args.json {
         print::line(json!({
             "socket": socket, "port": port.kind.to_string(),
-            "address": std::net::IpAddr::from(port.endpoint.address).to_string(), "metrics": at,
+            "address": std::net::IpAddr::from(port.endpoint.address).to_string(), "metrics": metrics_address,
         }));
     } else {
-        if let Some(at) = at {
-            eprintln!("metrics for Prometheus and `remora top` at {at}");
+        if let Some(metrics_address) = metrics_address {
+            eprintln!("metrics for Prometheus and `remora top` at {metrics_address}");
         }
         eprintln!("lending a NIC over {} at {}; end with Ctrl-C", port.kind, socket.display());
     }

@@ -193,8 +193,8 @@ fn libraries() -> Result<PathBuf> {
     let own = std::env::current_exe().context("finding the path of this executable")?;
     let folder = own.parent().unwrap_or(Path::new("/"));
     let places = ["", "lib", "../lib/remora", "../dropin/lib"].map(|place| folder.join(place));
-    let found = places.into_iter().find(|place| place.join(LIBRARY).exists());
-    found.with_context(|| {
+    let library_folder = places.into_iter().find(|place| place.join(LIBRARY).exists());
+    library_folder.with_context(|| {
         format!(
             "{LIBRARY} is not beside {}: run `make dropin`, or set {LIBRARY_PATH} to its folder",
             own.display()

@@ -174,8 +174,8 @@ mod tests {
             let name = |bound| format!("delay_seconds_bucket{{engine=\"0\",le=\"{bound}\"}}");
             bounds.into_iter().map(name).zip(counts).collect::<Samples>()
         };
-        let found = delays(&reading([5.0, 5.0, 5.0]), &reading([95.0, 105.0, 105.0]));
-        assert_eq!(found, [["delay_seconds{engine=\"0\"}", "p50 2.0 us", "p99 4.0 ms"]]);
+        let rows = delays(&reading([5.0, 5.0, 5.0]), &reading([95.0, 105.0, 105.0]));
+        assert_eq!(rows, [["delay_seconds{engine=\"0\"}", "p50 2.0 us", "p99 4.0 ms"]]);
         assert!(delays(&Samples::new(), &reading([0.0; 3])).is_empty());
     }
 

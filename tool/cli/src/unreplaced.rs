@@ -57,12 +57,12 @@ fn has_other_rights(metadata: &Metadata) -> bool {
 /// script, and if the program headers lie beyond `file`.
 fn is_static(file: &[u8]) -> Option<bool> {
     let is_elf = file.starts_with(b"\x7fELF\x02\x01");
-    let number = |at: usize| Some(u16::from_le_bytes(file.get(at..at + 2)?.try_into().ok()?));
+    let number = |offset: usize| Some(u16::from_le_bytes(file.get(offset..offset + 2)?.try_into().ok()?));
     let headers = usize::try_from(u64::from_le_bytes(file.get(32..40)?.try_into().ok()?)).ok()?;
     let size = usize::from(number(54).filter(|size| is_elf && *size > 0)?);
     let mut all = (0..usize::from(number(56)?)).map(|index| {
-        let at = headers.checked_add(index * size)?;
-        Some(u32::from_le_bytes(file.get(at..at.checked_add(4)?)?.try_into().ok()?))
+        let offset = headers.checked_add(index * size)?;
+        Some(u32::from_le_bytes(file.get(offset..offset.checked_add(4)?)?.try_into().ok()?))
     });
     // An unread program header could name the dynamic linker, so the result is then `None`.
     all.try_fold(true, |none, kind| Some(none && kind? != INTERPRETER))

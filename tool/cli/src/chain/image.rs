@@ -55,13 +55,13 @@ pub fn assemble(program: &Program, json: bool) -> Result<()> {
         return Ok(writeln!(out, "{}", serde_json::to_string(&image(program, &numbers, &bytes))?)?);
     }
     let names = Names::new(program, &numbers);
-    for (at, (queue, slots)) in program.queues.iter().zip(&bytes.queues).enumerate() {
+    for (index, (queue, slots)) in program.queues.iter().zip(&bytes.queues).enumerate() {
         let kind = fetching(queue);
         writeln!(out, "queue {} {kind}, {} slots of {}", queue.name, queue.posted(), queue.ring_slots())?;
         for work in &queue.works {
             let first = work.slot as usize;
-            let said = remora_chain::disassemble(&slots[first], &slots[first + 1..], &names);
-            writeln!(out, "{:>5}  {}  {said}", work.slot, names.work(at, work.slot))?;
+            let text = remora_chain::disassemble(&slots[first], &slots[first + 1..], &names);
+            writeln!(out, "{:>5}  {}  {text}", work.slot, names.work(index, work.slot))?;
             for slot in &slots[first..first + work.slots() as usize] {
                 let words: Vec<_> = slot.chunks(8).map(digits).collect();
                 writeln!(out, "         {}\n         {}", words[..4].join(" "), words[4..].join(" "))?;
@@ -81,19 +81,19 @@ pub fn fetching(queue: &Queue) -> &'static str {
 }
 
 fn image(program: &Program, numbers: &Numbers, bytes: &remora_chain::Image) -> Image {
-    let section = |at: usize| {
-        let section = &program.sections[at];
+    let section = |index: usize| {
+        let section = &program.sections[index];
         let labels = section.labels.iter().map(|label| (label.name.clone(), label.offset, label.len));
         SectionImage {
             name: section.name.clone(),
-            address: numbers.sections[at],
-            bytes: digits(&bytes.sections[at]),
+            address: numbers.sections[index],
+            bytes: digits(&bytes.sections[index]),
             labels: labels.collect(),
         }
     };
-    let queue = |at: usize| {
-        let queue = &program.queues[at];
-        let numbers = &numbers.queues[at];
+    let queue = |index: usize| {
+        let queue = &program.queues[index];
+        let numbers = &numbers.queues[index];
         let labels = queue.works.iter().filter_map(|work| Some((work.label.clone()?, work.slot)));
         QueueImage {
             name: queue.name.clone(),
@@ -104,7 +104,7 @@ fn image(program: &Program, numbers: &Numbers, bytes: &remora_chain::Image) -> I
             qp: numbers.qp,
             send_cq: numbers.send_cq,
             receive_cq: numbers.receive_cq,
-            slots: bytes.queues[at].iter().map(|slot| digits(slot)).collect(),
+            slots: bytes.queues[index].iter().map(|slot| digits(slot)).collect(),
             labels: labels.collect(),
         }
     };
@@ -125,16 +125,16 @@ pub fn disassemble(text: &str) -> Result<()> {
         let slots: Option<Vec<[u8; 64]>> =
             queue.slots.iter().map(|digits| bytes(digits)?.try_into().ok()).collect();
         let slots = slots.with_context(|| format!("a slot of {} is not 64 bytes", queue.name))?;
-        let mut at = 0;
-        while at < slots.len() {
-            let label = queue.labels.iter().find(|(_, slot)| *slot == at as u64);
+        let mut index = 0;
+        while index < slots.len() {
+            let label = queue.labels.iter().find(|(_, slot)| *slot == index as u64);
             let label = label.map_or(String::new(), |(name, _)| format!("{name}:"));
             writeln!(
                 out,
                 "  {label:<12}{}",
-                remora_chain::disassemble(&slots[at], &slots[at + 1..], &names)
+                remora_chain::disassemble(&slots[index], &slots[index + 1..], &names)
             )?;
-            at += remora_nic::wqe::Wqe::parse(&slots[at]).slots().unwrap_or(1).max(1);
+            index += remora_nic::wqe::Wqe::parse(&slots[index]).slots().unwrap_or(1).max(1);
         }
     }
     Ok(())

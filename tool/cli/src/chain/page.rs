@@ -21,8 +21,8 @@ const FRAME: &str = include_str!("page.html");
 /// Returns the memory before the first step.
 pub fn before(machine: &Machine) -> Memory {
     let program = machine.program();
-    let section = |at: usize| (Segment::Section(at), program.sections[at].bytes.len());
-    let queue = |at: usize| (Segment::Queue(at), program.queues[at].ring_slots() as usize * SLOT);
+    let section = |index: usize| (Segment::Section(index), program.sections[index].bytes.len());
+    let queue = |index: usize| (Segment::Queue(index), program.queues[index].ring_slots() as usize * SLOT);
     let segments = (0..program.sections.len()).map(section).chain((0..program.queues.len()).map(queue));
     segments
         .map(|(segment, len)| machine.read(Location { segment, offset: 0 }, len).unwrap_or_default())
@@ -40,12 +40,12 @@ pub fn page(
     let mut memory = first.clone();
     let program = machine.program();
     let sections = program.sections.len();
-    let queues = program.queues.iter().enumerate().map(|(at, queue)| {
+    let queues = program.queues.iter().enumerate().map(|(index, queue)| {
         let slots: Vec<_> = queue
             .works
             .iter()
             .map(|work| {
-                let text = slot(&memory[sections + at], work.slot, names);
+                let text = slot(&memory[sections + index], work.slot, names);
                 json!({"slot": work.slot, "label": work.label, "line": work.line, "text": text})
             })
             .collect();
@@ -53,8 +53,8 @@ pub fn page(
     });
     let queues: Vec<Value> = queues.collect();
     let data: Vec<Value> = (1..sections)
-        .flat_map(|at| program.sections[at].labels.iter().map(move |label| (at, label)))
-        .map(|(at, label)| json!({"name": label.name, "value": content(&memory[at], label)}))
+        .flat_map(|index| program.sections[index].labels.iter().map(move |label| (index, label)))
+        .map(|(index, label)| json!({"name": label.name, "value": content(&memory[index], label)}))
         .collect();
     let steps: Vec<Value> = steps.iter().map(|step| frame(step, &mut memory, machine, names)).collect();
     let title = file.file_name().map_or("chain".into(), |name| name.to_string_lossy().into_owned());
@@ -71,12 +71,12 @@ fn frame(step: &Step, memory: &mut Memory, machine: &Machine, names: &Names<'_>)
     let mut words = Vec::new();
     let mut changes = Vec::new();
     for change in &step.changes {
-        let at = change.at.offset as usize;
+        let offset = change.at.offset as usize;
         let number = match change.at.segment {
             Segment::Section(number) => number,
             Segment::Queue(number) => sections + number,
         };
-        memory[number][at..at + change.after.len()].copy_from_slice(&change.after);
+        memory[number][offset..offset + change.after.len()].copy_from_slice(&change.after);
         changes.push(changed(change, names));
         if let Segment::Queue(queue) = change.at.segment {
             let index = change.at.offset / SLOT as u64;

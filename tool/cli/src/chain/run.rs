@@ -45,13 +45,15 @@ pub fn run(start: &Start, show: &[String], json: bool) -> Result<()> {
 /// Returns the names of all data with their words, at most eight words of each.
 fn all(machine: &Machine) -> Vec<(String, Vec<u64>)> {
     let sections = machine.program().sections.iter().enumerate().skip(1);
-    let labels = sections.flat_map(|(at, section)| section.labels.iter().map(move |label| (at, label)));
-    labels.map(|(at, label)| (label.name.clone(), words(machine, at, label.offset, label.len))).collect()
+    let labels = sections.flat_map(|(index, section)| section.labels.iter().map(move |label| (index, label)));
+    labels
+        .map(|(index, label)| (label.name.clone(), words(machine, index, label.offset, label.len)))
+        .collect()
 }
 
 fn words(machine: &Machine, section: usize, offset: u64, len: u64) -> Vec<u64> {
-    let at = Location { segment: Segment::Section(section), offset };
-    let bytes = machine.read(at, len.min(64) as usize).unwrap_or_default();
+    let location = Location { segment: Segment::Section(section), offset };
+    let bytes = machine.read(location, len.min(64) as usize).unwrap_or_default();
     let word = |chunk: &[u8]| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);

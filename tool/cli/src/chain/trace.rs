@@ -49,8 +49,8 @@ fn text(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
 fn chrome(steps: &[Step], machine: &Machine, names: &Names<'_>) -> Value {
     let queues = machine.program().queues.iter().enumerate();
     let mut events: Vec<_> = queues
-        .map(|(at, queue)| {
-            json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": at, "args": {"name": queue.name}})
+        .map(|(index, queue)| {
+            json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": index, "args": {"name": queue.name}})
         })
         .collect();
     for step in steps {

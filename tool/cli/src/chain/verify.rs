@@ -14,8 +14,8 @@ use remora_options::print;
 /// Fails if the program cannot be read or has faults.
 pub fn verify(file: &Path, json: bool) -> Result<()> {
     let program = super::program(file)?;
-    let found = remora_chain::verify(&program);
-    for finding in &found {
+    let findings = remora_chain::verify(&program);
+    for finding in &findings {
         if json {
             let queue = &program.queues[finding.queue].name;
             let severity = severity(finding);
@@ -26,8 +26,8 @@ pub fn verify(file: &Path, json: bool) -> Result<()> {
             print::line(text(file, &program, finding));
         }
     }
-    match found.iter().filter(|finding| finding.severity == Severity::Fault).count() {
-        0 if found.is_empty() && !json => {
+    match findings.iter().filter(|finding| finding.severity == Severity::Fault).count() {
+        0 if findings.is_empty() && !json => {
             print::line(format_args!("nothing is wrong with {}", file.display()))
         }
         0 => {}

@@ -14,8 +14,8 @@ pub fn examine(address: SocketAddr, findings: &mut Vec<Finding>) {
             let shared = report.broker.bound > 0;
             let port = findings.iter_mut().find(|finding| finding.what == "UDP port 4791").filter(|_| shared);
             if let Some(port) = port {
-                let found = format!("shared by the broker of {ip}");
-                *port = Finding { verdict: Verdict::Good, found, mend: "", ..port.clone() };
+                let text = format!("shared by the broker of {ip}");
+                *port = Finding { verdict: Verdict::Good, found: text, mend: "", ..port.clone() };
             }
             of_report(&report)
         }
@@ -43,7 +43,7 @@ fn of_report(report: &Report) -> Vec<Finding> {
         (false, true) => "the kernel cannot steer, so the broker relays all frames",
         (false, false) => "the kernel steers",
     };
-    let found = format!(
+    let text = format!(
         "process {} of user {} shares {}; {} of {} QPN ranges lent ({} taken back); {manner}; {} frames strayed, {} lost",
         broker.pid,
         broker.uid,
@@ -75,5 +75,8 @@ fn of_report(report: &Report) -> Vec<Finding> {
         found: format!("{index}: {gid}, RoCE v2"),
         mend: "",
     });
-    std::iter::once(Finding { what: "broker", verdict, found, mend }).chain(gids).chain(ranges).collect()
+    std::iter::once(Finding { what: "broker", verdict, found: text, mend })
+        .chain(gids)
+        .chain(ranges)
+        .collect()
 }

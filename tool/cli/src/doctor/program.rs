@@ -22,10 +22,10 @@ pub fn examine(address: &str) -> Result<Vec<Finding>> {
 
 /// Returns the sum of a counter over all its labels.
 fn sum(samples: &Samples, name: &str) -> f64 {
-    let of =
+    let is_named =
         |sample: &str| sample.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('{'));
     // `Iterator::sum` of no floats is -0.0.
-    samples.iter().filter(|(sample, _)| of(sample)).fold(0.0, |sum, (_, value)| sum + value)
+    samples.iter().filter(|(sample, _)| is_named(sample)).fold(0.0, |sum, (_, value)| sum + value)
 }
 
 /// Two readings of the counters, and the time span that the findings describe.
@@ -46,12 +46,13 @@ impl Readings<'_> {
     fn most(&self, name: &str) -> Option<f64> {
         let before = histograms(self.before);
         let now = histograms(self.now);
-        let engines =
-            now.iter().filter(|(of, _)| of.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')));
+        let engines = now
+            .iter()
+            .filter(|(sample, _)| sample.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')));
         let mut all = Buckets::new();
-        for (of, buckets) in engines {
-            for (at, (bound, below)) in lately(before.get(of), buckets).into_iter().enumerate() {
-                match all.get_mut(at) {
+        for (sample, buckets) in engines {
+            for (index, (bound, below)) in lately(before.get(sample), buckets).into_iter().enumerate() {
+                match all.get_mut(index) {
                     Some((_, sum)) => *sum += below,
                     None => all.push((bound, below)),
                 }
@@ -76,26 +77,26 @@ fn findings(before: &Samples, now: &Samples) -> Vec<Finding> {
     vec![window(&readings, seconds), delays(&readings), servers(&readings)]
 }
 
-fn finding(what: &'static str, verdict: Verdict, found: String, mend: &'static str) -> Finding {
-    Finding { what, verdict, found, mend }
+fn finding(subject: &'static str, verdict: Verdict, text: String, mend: &'static str) -> Finding {
+    Finding { what: subject, verdict, found: text, mend }
 }
 
 fn window(readings: &Readings<'_>, seconds: &str) -> Finding {
     let share = readings.grown("remora_rma_window_full_seconds_total") / readings.grown(seconds).max(1e-9);
     let share = share.min(1.0);
-    let found = format!("the window was full {:.0} % of {}", share * 100.0, readings.span);
+    let text = format!("the window was full {:.0} % of {}", share * 100.0, readings.span);
     if share < OFTEN {
-        return finding("1RMA window", Verdict::Good, found, "");
+        return finding("1RMA window", Verdict::Good, text, "");
     }
     let mend = "give the program a larger window (Settings::window) or more engines, or let it have fewer operations at once";
-    finding("1RMA window", Verdict::Limited, format!("{found}: the congestion is local"), mend)
+    finding("1RMA window", Verdict::Limited, format!("{text}: the congestion is local"), mend)
 }
 
 fn delays(readings: &Readings<'_>) -> Finding {
     let most = |name| readings.most(name).map(duration);
     let issue = most("remora_rma_issue_delay_seconds");
     let remote = most("remora_rma_remote_delay_seconds");
-    let found = match (issue, remote) {
+    let text = match (issue, remote) {
         (Some(issue), Some(remote)) => {
             format!(
                 "99 % of commands waited here for {issue} at most, and 99 % took {remote} at most from there on"
@@ -104,18 +105,18 @@ fn delays(readings: &Readings<'_>) -> Finding {
         (Some(issue), None) => format!("99 % of commands waited here for {issue} at most, and none was sent"),
         _ => "no command of its own has ended".to_owned(),
     };
-    finding("1RMA delays", Verdict::Good, found, "")
+    finding("1RMA delays", Verdict::Good, text, "")
 }
 
 fn servers(readings: &Readings<'_>) -> Finding {
     let nacks = readings.grown("remora_rma_nacks_received_total");
     let timeouts = readings.grown("remora_rma_timeouts_total");
-    let found = format!("{nacks} NACKs and {timeouts} timeouts in {}", readings.span);
+    let text = format!("{nacks} NACKs and {timeouts} timeouts in {}", readings.span);
     if nacks + timeouts == 0.0 {
-        return finding("1RMA servers", Verdict::Good, found, "");
+        return finding("1RMA servers", Verdict::Good, text, "");
     }
     let mend = "see that the servers run; give them more engines, or let fewer operations go on at once";
-    finding("1RMA servers", Verdict::Limited, format!("{found}: the congestion is remote"), mend)
+    finding("1RMA servers", Verdict::Limited, format!("{text}: the congestion is remote"), mend)
 }
 
 #[cfg(test)]

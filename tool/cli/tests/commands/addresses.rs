@@ -67,8 +67,11 @@ fn doctor_after(words: &str) -> Result<(i32, Vec<Value>), String> {
     Ok((ended.status, ended.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()))
 }
 
-fn finding<'f>(findings: &'f [Value], what: &str) -> &'f Value {
-    findings.iter().find(|finding| finding["what"] == what).unwrap_or_else(|| panic!("{what}: {findings:?}"))
+fn finding<'f>(findings: &'f [Value], subject: &str) -> &'f Value {
+    findings
+        .iter()
+        .find(|finding| finding["what"] == subject)
+        .unwrap_or_else(|| panic!("{subject}: {findings:?}"))
 }
 
 /// Regression: on a machine with IPv6 alone `remora doctor` advised 127.0.0.1, an address that it

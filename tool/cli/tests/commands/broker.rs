@@ -29,10 +29,10 @@ fn report(ip: &str) -> Option<client::Report> {
 
 /// Waits until `holds` returns true, and fails after [`LONG`].
 #[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+fn until(condition: &str, mut holds: impl FnMut() -> bool) {
     let limit = Instant::now() + LONG;
     while !holds() {
-        assert!(Instant::now() < limit, "{what}");
+        assert!(Instant::now() < limit, "{condition}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -279,29 +279,29 @@ fn doctor_and_devinfo_know_the_broker_its_gids_and_who_has_which_range() {
         let out = remora(&["doctor", "--address", ip, "--json"]).out;
         out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     };
-    let found = |rows: &[Value], what: &str| -> Vec<String> {
-        let of = rows.iter().filter(|row| row["what"] == what);
-        of.map(|row| row["found"].as_str().expect("a text").to_owned()).collect()
+    let texts = |rows: &[Value], subject: &str| -> Vec<String> {
+        let matching = rows.iter().filter(|row| row["what"] == subject);
+        matching.map(|row| row["found"].as_str().expect("a text").to_owned()).collect()
     };
-    assert!(found(&rows(), "broker")[0].contains("none for 127.96.0.4"));
+    assert!(texts(&rows(), "broker")[0].contains("none for 127.96.0.4"));
     let broker = Running::start(ip, &[]);
     let mut program = program(ip).spawn().expect("a program");
     let (lent, _output) = range(&mut program);
     assert_eq!(lent, 1);
     let rows = rows();
-    let says = &found(&rows, "broker")[0];
+    let says = &texts(&rows, "broker")[0];
     assert!(
         says.contains(&format!("process {} of user", broker.child.id()))
             && says.contains("1 of 127 QPN ranges"),
         "{says}"
     );
-    assert_eq!(found(&rows, "UDP port 4791"), ["shared by the broker of 127.96.0.4"]);
-    let ranges = found(&rows, "QPN range");
+    assert_eq!(texts(&rows, "UDP port 4791"), ["shared by the broker of 127.96.0.4"]);
+    let ranges = texts(&rows, "QPN range");
     assert!(ranges.len() == 1 && ranges[0].contains(&format!("1: process {}", program.id())), "{ranges:?}");
     let words = ["devinfo", "--port", "udp", "--address", ip, "--json"];
     let facts: Value = serde_json::from_str(&remora(&words).good()).expect("JSON");
     assert!(facts["broker"].as_str().is_some_and(|broker| broker.contains("at 127.96.0.4")), "{facts}");
-    assert_eq!(found(&rows, "GID"), ["0: 127.96.0.4, RoCE v2"]);
+    assert_eq!(texts(&rows, "GID"), ["0: 127.96.0.4, RoCE v2"]);
     assert_eq!(facts["gids"], "0 127.96.0.4");
     assert!(facts["qpn_ranges"].as_str().is_some_and(|ranges| ranges.starts_with("1 ")), "{facts}");
     drop(program.stdin.take());
@@ -392,10 +392,10 @@ fn a_broker_with_the_limits_of_its_first_program_gives_way_to_one_of_the_next() 
         command
     };
     let first = poor("40:40").output().expect("a program");
-    let said = String::from_utf8_lossy(&first.stderr);
+    let stderr = String::from_utf8_lossy(&first.stderr);
     assert!(
-        said.contains("129 descriptors") && said.contains("This is a limit of the broker, process "),
-        "{said}"
+        stderr.contains("129 descriptors") && stderr.contains("This is a limit of the broker, process "),
+        "{stderr}"
     );
     let mut next = poor("2000:2000").spawn().expect("a program");
     let (lent, _output) = range(&mut next);

@@ -17,11 +17,11 @@ fn a_chain_is_assembled_and_disassembled() {
     );
     assert!(listing.contains("0701000000000000"), "its bytes: {listing}");
     let image = Scratch::new(remora(&["chain", "asm", text.path(), "--json"]).good().as_bytes());
-    let said = remora(&["chain", "disasm", image.path()]).good();
+    let disassembly = remora(&["chain", "disasm", image.path()]).good();
     for line in
         ["read x -> then.id 6 signaled", "wait main 2", "then:       dormant write one -> answer 8 signaled"]
     {
-        assert!(said.contains(line), "{line}: {said}");
+        assert!(disassembly.contains(line), "{line}: {disassembly}");
     }
     remora(&["chain", "disasm", text.path()]).one_line("not the output of `remora chain asm --json`");
 }
@@ -78,14 +78,14 @@ fn the_small_language_runs_as_chains() {
 #[test]
 fn a_trace_shows_a_hash_get_at_work() {
     let get = Scratch::new(include_bytes!("../../../../program/chain/programs/offloads/get.chain"));
-    let found = remora(&["chain", "trace", get.path(), "--send", "port=&bucket,[nop 42]"]).good();
+    let trace = remora(&["chain", "trace", get.path(), "--send", "port=&bucket,[nop 42]"]).good();
     let lines = [
         "port.received  a message of 16 bytes",
         "cas answer.compare, [nop 42] => 1 fence",
         "answer         write_imm value -> reply 24",
     ];
     for line in lines {
-        assert!(found.contains(line), "{line}: {found}");
+        assert!(trace.contains(line), "{line}: {trace}");
     }
     let missed = remora(&["chain", "trace", get.path(), "--send", "port=&bucket,[nop 7]"]).good();
     assert!(missed.contains("answer         write_imm value -> reply 0"), "{missed}");
@@ -142,8 +142,8 @@ fn drawn(page: &Scratch, step: usize) -> Vec<(String, Vec<(String, String)>)> {
     });
     let out = browser.expect("a browser: `make setup` installs it");
     let page = String::from_utf8(out.stdout).unwrap();
-    let between = |text: &str, from: &str, to: &str| {
-        text.split_once(from).and_then(|(_, rest)| Some(rest.split_once(to)?.0.to_owned()))
+    let between = |text: &str, start: &str, end: &str| {
+        text.split_once(start).and_then(|(_, rest)| Some(rest.split_once(end)?.0.to_owned()))
     };
     let body =
         between(&page, "<div id=\"queues\">", "<h2 style").unwrap_or_else(|| panic!("no queues: {page}"));

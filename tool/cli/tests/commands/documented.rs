@@ -32,7 +32,7 @@ fn calls(text: &str) -> Vec<&str> {
 
 /// Returns the first word of a call that no program knows.
 fn unknown(all: &Command, call: &str) -> Option<String> {
-    let mut at = all.clone();
+    let mut command = all.clone();
     let own = call.split(['#', '>', '<', '&']).next().unwrap_or_default();
     let mut is_value = false;
     for word in own.split_whitespace().skip(1) {
@@ -45,7 +45,7 @@ fn unknown(all: &Command, call: &str) -> Option<String> {
         }
         if let Some(option) = word.strip_prefix("--") {
             let name = option.split('=').next().unwrap_or_default();
-            let known = at.get_arguments().find(|argument| argument.get_long() == Some(name));
+            let known = command.get_arguments().find(|argument| argument.get_long() == Some(name));
             if !["help", "version"].contains(&name) && known.is_none() {
                 return Some(word.to_owned());
             }
@@ -55,9 +55,9 @@ fn unknown(all: &Command, call: &str) -> Option<String> {
         // Of alternatives such as `kv|block`, only the first is checked. Words in capitals are placeholders.
         let word = word.split('|').next().unwrap_or_default();
         let is_name = !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
-        match at.find_subcommand(word).cloned() {
-            Some(below) => at = below,
-            None if is_name && !takes(&at, word) => return Some(word.to_owned()),
+        match command.find_subcommand(word).cloned() {
+            Some(below) => command = below,
+            None if is_name && !takes(&command, word) => return Some(word.to_owned()),
             None => {}
         }
     }

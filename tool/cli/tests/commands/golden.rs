@@ -101,8 +101,8 @@ fn first(err: &str) -> String {
 /// Splits a line into words like a shell. Single quotes hold words together.
 fn split(line: &str) -> Vec<String> {
     let mut words = Vec::new();
-    for (at, part) in line.split('\'').enumerate() {
-        if at % 2 == 1 {
+    for (index, part) in line.split('\'').enumerate() {
+        if index % 2 == 1 {
             words.push(part.to_owned());
         } else {
             words.extend(part.split_whitespace().map(str::to_owned));
@@ -120,8 +120,9 @@ fn run_all(stage: &Stage, calls: &[&str]) -> Vec<String> {
             scope.spawn(|| {
                 while let Some(call) = calls.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let line = stage.run(call);
-                    let at = calls.iter().position(|other| std::ptr::eq(other, call)).expect("one of them");
-                    ended.lock().expect("no panic")[at] = line;
+                    let index =
+                        calls.iter().position(|other| std::ptr::eq(other, call)).expect("one of them");
+                    ended.lock().expect("no panic")[index] = line;
                 }
             });
         }
@@ -156,7 +157,7 @@ fn each_wrong_call_is_told_what_the_golden_file_says() {
     assert!(entries.len() >= 80, "{} calls", entries.len());
     let calls: Vec<&str> = entries.iter().map(|(call, _)| *call).collect();
     let ends = run_all(&Stage::set(), &calls);
-    if std::env::var_os("REMORA_GOLDEN").is_some_and(|what| what == "write") {
+    if std::env::var_os("REMORA_GOLDEN").is_some_and(|mode| mode == "write") {
         std::fs::write(FILE, renewed(&text, &ends)).expect("the golden file");
     }
     let accepted = entries.iter().zip(&ends).filter(|(_, end)| end.starts_with("0 "));

@@ -50,10 +50,12 @@ fn ended(mut command: Command) -> Ended {
     finish(&mut command)
 }
 
-/// Returns the finding of `doctor` about `what`.
-fn finding(out: &str, what: &str) -> Value {
+/// Returns the finding of `doctor` about `subject`.
+fn finding(out: &str, subject: &str) -> Value {
     let mut findings = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    findings.find(|finding| finding["what"] == what).unwrap_or_else(|| panic!("nothing about {what}: {out}"))
+    findings
+        .find(|finding| finding["what"] == subject)
+        .unwrap_or_else(|| panic!("nothing about {subject}: {out}"))
 }
 
 #[test]

@@ -103,9 +103,9 @@ fn a_capture_of_a_server_that_is_told_to_end_is_there() {
     let file = folder.of("server.pcapng");
     let words = ["capture", "-o", &file, "--", "remora", "serve", "kv", "--listen", "127.0.0.1:0"];
     let mut capture = command(&words).stderr(std::process::Stdio::piped()).spawn().expect("the binary");
-    let mut said = capture.stderr.take().expect("piped");
+    let mut stderr = capture.stderr.take().expect("piped");
     let mut first = [0; 7];
-    said.read_exact(&mut first).expect("that it serves");
+    stderr.read_exact(&mut first).expect("that it serves");
     let own = rustix::process::Pid::from_child(&capture);
     rustix::process::kill_process(own, rustix::process::Signal::TERM).expect("a child");
     let started = Instant::now();

@@ -122,10 +122,10 @@ pub fn finish(command: &mut Command) -> Ended {
 #[track_caller]
 pub fn finish_within(command: &mut Command, limit: Duration) -> Ended {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
-    let reader = |mut from: Box<dyn Read + Send>| {
+    let reader = |mut pipe: Box<dyn Read + Send>| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            from.read_to_end(&mut bytes).expect("a pipe");
+            pipe.read_to_end(&mut bytes).expect("a pipe");
             String::from_utf8_lossy(&bytes).into_owned()
         })
     };
@@ -160,7 +160,7 @@ pub struct Server {
     /// Address on which the server listens.
     pub address: String,
     /// Lines that the server printed before it was ready.
-    pub said: Vec<String>,
+    pub messages: Vec<String>,
     /// Address of the metrics endpoint, with `--metrics`.
     pub metrics: String,
     design: String,
@@ -199,7 +199,7 @@ impl Server {
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary");
         let design = design.to_owned();
         let port = port.to_owned();
-        Server { child, address: String::new(), said: Vec::new(), metrics: String::new(), design, port }
+        Server { child, address: String::new(), messages: Vec::new(), metrics: String::new(), design, port }
     }
 
     /// Waits until the server is ready.
@@ -208,14 +208,14 @@ impl Server {
         let pipe = self.child.stderr.take().expect("piped");
         let mut lines = BufReader::new(pipe).lines().map_while(Result::ok);
         self.address = loop {
-            let Some(line) = lines.next() else { panic!("the server ended: {:?}", self.said) };
+            let Some(line) = lines.next() else { panic!("the server ended: {:?}", self.messages) };
             if let Some((_, rest)) = line.split_once(" at ").filter(|_| line.contains("serving ")) {
                 break rest.split(';').next().expect("an address").to_owned();
             }
             if let Some((_, address)) = line.split_once("`remora top` at ") {
                 self.metrics = address.to_owned();
             }
-            self.said.push(line);
+            self.messages.push(line);
         };
         // A reader must drain later output, or the server would block.
         std::thread::spawn(move || lines.for_each(drop));
@@ -332,16 +332,16 @@ pub fn counters(address: &str) -> BTreeMap<String, f64> {
 #[track_caller]
 pub fn packets(path: &str) -> usize {
     let bytes = std::fs::read(path).expect("a capture");
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+    let word = |offset: usize| u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("4 bytes"));
     assert_eq!(word(0), 0x0a0d_0d0a, "a section header comes first");
-    let mut at = 0;
-    let mut found = 0;
-    while at < bytes.len() {
-        found += usize::from(word(at) == 6);
-        at += word(at + 4) as usize;
+    let mut offset = 0;
+    let mut count = 0;
+    while offset < bytes.len() {
+        count += usize::from(word(offset) == 6);
+        offset += word(offset + 4) as usize;
     }
-    assert_eq!(at, bytes.len(), "the last block is whole");
-    found
+    assert_eq!(offset, bytes.len(), "the last block is whole");
+    count
 }
 
 /// A running daemon, which is killed at the end of its test.

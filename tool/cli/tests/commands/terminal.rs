@@ -136,11 +136,11 @@ fn a_server_out_of_descriptors_says_so_now_and_then_and_not_a_hundred_times_a_se
     let mut server = Command::new("sh");
     server.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut server = server.spawn().expect("a shell");
-    let mut said = BufReader::new(server.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    let serving = said.find(|line| line.contains("serving ")).expect("it serves");
+    let mut messages = BufReader::new(server.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let serving = messages.find(|line| line.contains("serving ")).expect("it serves");
     let address = serving.split(" at ").nth(1).and_then(|rest| rest.split(';').next()).expect("an address");
     let held: Vec<TcpStream> = (0..100).map_while(|_| TcpStream::connect(address).ok()).collect();
-    let counting = std::thread::spawn(move || said.count());
+    let counting = std::thread::spawn(move || messages.count());
     std::thread::sleep(Duration::from_secs(3));
     server.kill().expect("a child");
     server.wait().expect("a child");
