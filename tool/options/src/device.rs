@@ -85,7 +85,7 @@ impl FromStr for OwnAddress {
             return Ok(ip.into());
         };
         let interface = || format!("there is no interface {zone} here: choose one that `ip link` lists");
-        match (text, 0).to_socket_addrs().ok().and_then(|mut found| found.next()) {
+        match (text, 0).to_socket_addrs().ok().and_then(|mut addresses| addresses.next()) {
             Some(SocketAddr::V6(v6)) => Ok(OwnAddress { ip: (*v6.ip()).into(), interface: v6.scope_id() }),
             _ if ip.parse::<std::net::Ipv6Addr>().is_ok() => Err(interface()),
             _ => Err("the text before % is not an IPv6 address".to_owned()),

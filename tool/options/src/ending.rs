@@ -51,13 +51,13 @@ fn ignored(status: &str) -> u64 {
 /// # Errors
 /// Fails if /proc is not mounted or a signal handler cannot be installed.
 pub fn flag() -> Result<Arc<AtomicBool>> {
-    let told = Arc::new(AtomicBool::new(false));
+    let stop_flag = Arc::new(AtomicBool::new(false));
     for signal in signals()? {
-        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&told))
-            .and_then(|_| flag::register(signal, Arc::clone(&told)))
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop_flag))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop_flag)))
             .context("installing signal handlers")?;
     }
-    Ok(told)
+    Ok(stop_flag)
 }
 
 /// Returns a stream that becomes readable with the first ending signal, for servers that sleep in poll or

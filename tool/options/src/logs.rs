@@ -160,15 +160,15 @@ mod tests {
 
     #[test]
     fn a_thousand_warnings_of_one_place_are_ten_lines_and_another_place_has_its_own() {
-        let said = Written::default();
+        let output = Written::default();
         let log =
-            tracing_subscriber::fmt().event_format(Limited::new(false)).with_writer(said.clone()).finish();
+            tracing_subscriber::fmt().event_format(Limited::new(false)).with_writer(output.clone()).finish();
         tracing::subscriber::with_default(log, || {
             (0..1000).for_each(|number| tracing::warn!(number, "out of descriptors"));
             tracing::warn!("something else");
             (0..20).for_each(|_| tracing::info!("who asks for all gets all"));
         });
-        let text = String::from_utf8(said.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(output.0.lock().unwrap().clone()).unwrap();
         let count = |words: &str| text.lines().filter(|line| line.contains(words)).count();
         assert_eq!(count("out of descriptors"), LogLimit::BURST as usize, "{text}");
         assert_eq!((count("something else"), count("gets all")), (1, 20), "{text}");

@@ -213,15 +213,15 @@ mod tests {
     #[test]
     fn links_are_followed_and_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |name: &str| folder.path().join(name);
-        symlink("second", of("first")).unwrap();
-        symlink("file", of("second")).unwrap();
-        write(&of("first"), b"new").unwrap();
-        fs::write(of("made"), b"more").unwrap();
-        Output::find(&of("first")).unwrap().take_file(&of("made")).unwrap();
-        assert_eq!(fs::read(of("file")).unwrap(), b"more");
+        let path_of = |name: &str| folder.path().join(name);
+        symlink("second", path_of("first")).unwrap();
+        symlink("file", path_of("second")).unwrap();
+        write(&path_of("first"), b"new").unwrap();
+        fs::write(path_of("made"), b"more").unwrap();
+        Output::find(&path_of("first")).unwrap().take_file(&path_of("made")).unwrap();
+        assert_eq!(fs::read(path_of("file")).unwrap(), b"more");
         assert_eq!(names(folder.path()), ["file", "first", "second"]);
-        assert!(fs::symlink_metadata(of("first")).unwrap().is_symlink());
+        assert!(fs::symlink_metadata(path_of("first")).unwrap().is_symlink());
     }
 
     #[test]
@@ -237,8 +237,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_is_told_in_words() {
-        let told = |path: &str| format!("{:#}", Output::find(Path::new(path)).unwrap_err());
-        assert!(told("/none/such/file").contains("there is no folder /none/such, make it first"));
-        assert!(told("/tmp").contains("is a folder"));
+        let error_text = |path: &str| format!("{:#}", Output::find(Path::new(path)).unwrap_err());
+        assert!(error_text("/none/such/file").contains("there is no folder /none/such, make it first"));
+        assert!(error_text("/tmp").contains("is a folder"));
     }
 }

@@ -7,8 +7,9 @@ use super::print;
 pub fn print_table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) {
     let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
     let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(|cell| print::shown(&cell))).collect();
-    let columns =
-        Columns(std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0)));
+    let columns = Columns(std::array::from_fn(|index| {
+        rows.iter().map(|row| row[index].chars().count()).max().unwrap_or(0)
+    }));
     rows.iter().for_each(|row| columns.print(row));
 }
 
