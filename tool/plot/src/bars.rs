@@ -62,7 +62,7 @@ impl Drawing for Bars<'_> {
                 let (Some(value), (left, right)) = (value, self.edges(group, number)) else { continue };
                 chart.draw_series([Rectangle::new([(left, 0.0), (right, *value)], colour.filled())])?;
                 let range = series.stated.get(group).copied().flatten();
-                for stated in range.into_iter().flat_map(|(from, to)| [from, to]) {
+                for stated in range.into_iter().flat_map(|(low, high)| [low, high]) {
                     chart.draw_series([PathElement::new([(left, stated), (right, stated)], black)])?;
                 }
             }
@@ -76,8 +76,8 @@ impl Drawing for Bars<'_> {
             let (x, y) = chart.backend_coord(&(group as f64 + 0.5, 0.0));
             let (left, top) = field.get_base_pixel();
             for (line, word) in name.split('-').enumerate() {
-                let at = (x - left, y - top + 6 + 14 * line as i32);
-                field.draw(&Text::new(word.to_owned(), at, style.clone()))?;
+                let position = (x - left, y - top + 6 + 14 * line as i32);
+                field.draw(&Text::new(word.to_owned(), position, style.clone()))?;
             }
         }
         Ok(())
