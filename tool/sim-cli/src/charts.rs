@@ -24,15 +24,15 @@ const WRITTEN: [(i32, u32); 3] = [(0, 1), (12, 2), (28, 5)];
 /// groups are the same for all runs.
 pub fn by_size(all: &[Series]) -> Plot<'static> {
     let bounds = bounds(all.iter().flat_map(|series| series.flows.iter().map(|(size, _)| *size)).collect());
-    let of = |series: &Series, group: usize, part: f64| {
+    let slowdown_quantile = |series: &Series, group: usize, part: f64| {
         let below = group.checked_sub(1).map_or(0, |before| bounds[before]);
         let within = series.flows.iter().filter(|(size, _)| *size > below && *size <= bounds[group]);
         let slowdowns: Vec<f64> = within.map(|(_, slowdown)| *slowdown).collect();
         quantile(&slowdowns, part).unwrap_or(f64::NAN)
     };
-    let line = |series: &Series, what: &str, part: f64| Line {
-        name: format!("{} {what}", series.name),
-        values: (0..bounds.len()).map(|group| of(series, group, part)).collect(),
+    let line = |series: &Series, label: &str, part: f64| Line {
+        name: format!("{} {label}", series.name),
+        values: (0..bounds.len()).map(|group| slowdown_quantile(series, group, part)).collect(),
     };
     Plot {
         title: "slowdown by size",
@@ -57,7 +57,7 @@ pub fn distribution(all: &[Series]) -> Plot<'static> {
         below as f64 / series.flows.len().max(1) as f64
     };
     let label = |step: i32| {
-        let digit = WRITTEN.iter().find(|(at, _)| *at == step.rem_euclid(STEPS));
+        let digit = WRITTEN.iter().find(|(remainder, _)| *remainder == step.rem_euclid(STEPS));
         digit.map_or_else(String::new, |(_, digit)| {
             format!("{}", f64::from(*digit) * 10_f64.powi(step.div_euclid(STEPS)))
         })
@@ -131,8 +131,8 @@ mod tests {
         let plot = distribution(&[series("a", &[(1, 0.97), (1, 1.0), (1, 2.0), (1, 90.0)])]);
         let values = &plot.lines[0].values;
         assert!(values.is_sorted() && values.last() == Some(&1.0) && values[0] == 0.0, "{values:?}");
-        let at = plot.labels.iter().position(|label| label == "10").unwrap();
-        assert_eq!(values[at], 0.75);
+        let index = plot.labels.iter().position(|label| label == "10").unwrap();
+        assert_eq!(values[index], 0.75);
         let named: Vec<&String> = plot.labels.iter().filter(|label| !label.is_empty()).collect();
         assert_eq!(named, ["1", "2", "5", "10", "20", "50"]);
     }

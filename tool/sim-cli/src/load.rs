@@ -96,8 +96,8 @@ pub fn find(by: &Path, name: &str) -> Result<PathBuf> {
     let folder = by.parent().unwrap_or(Path::new(""));
     let above = folder.parent().map(|above| above.join(name));
     let places = [Some(PathBuf::from(name)), Some(folder.join(name)), above];
-    let found = places.into_iter().flatten().find(|place| place.is_file());
-    found.with_context(|| {
+    let path = places.into_iter().flatten().find(|place| place.is_file());
+    path.with_context(|| {
         format!(
             "{} refers to {name}, which is neither in the working directory, nor beside it, nor in the folder above",
             by.display()

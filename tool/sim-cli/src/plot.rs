@@ -64,8 +64,8 @@ fn flows_of(folder: &Path) -> Result<Series> {
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     let column = |name: &str| {
-        let at = head.iter().position(|column| *column == name);
-        at.with_context(|| format!("{shown} has no column {name}: run the scenario again"))
+        let index = head.iter().position(|column| *column == name);
+        index.with_context(|| format!("{shown} has no column {name}: run the scenario again"))
     };
     let [bytes, slowdown] = [column("bytes")?, column("slowdown")?];
     let flow = |line: &str| {
@@ -106,14 +106,14 @@ impl Table {
         let mut rows = text.lines().map(cells);
         let head = rows.next().unwrap_or_default();
         let column = |name: &str| {
-            let at = head.iter().position(|column| column == name);
-            at.with_context(|| format!("{shown} has no column {name}: run the sweep again"))
+            let index = head.iter().position(|column| column == name);
+            index.with_context(|| format!("{shown} has no column {name}: run the sweep again"))
         };
         let count = column("run")?;
         let mean = column("slowdown_mean")?;
         let p99 = column("slowdown_p99")?;
         let row = |cells: &Vec<String>| {
-            let number = |at: usize| cells.get(at)?.parse().ok();
+            let number = |index: usize| cells.get(index)?.parse().ok();
             Some((cells.get(..count)?.to_vec(), [number(mean)?, number(p99)?]))
         };
         let read = (2..).zip(rows).map(|(number, cells)| {
@@ -155,9 +155,11 @@ impl Table {
         let labels = self.values(over);
         let mut sums: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
         for (cells, numbers) in &self.rows {
-            let varies = |at: &usize| *at != over && self.axes[*at] != "seed" && self.values(*at).len() > 1;
+            let varies = |index: &usize| {
+                *index != over && self.axes[*index] != "seed" && self.values(*index).len() > 1
+            };
             let others = (0..cells.len()).filter(varies);
-            let name: Vec<&str> = others.map(|at| cells[at].as_str()).collect();
+            let name: Vec<&str> = others.map(|index| cells[index].as_str()).collect();
             let name = if name.is_empty() { "all runs".to_owned() } else { name.join(" ") };
             let place = labels.iter().position(|label| *label == cells[over]).unwrap_or(0);
             let sums = sums.entry(name).or_insert_with(|| vec![(0.0, 0.0); labels.len()]);

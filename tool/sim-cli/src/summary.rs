@@ -164,10 +164,10 @@ pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let last = sorted.len().checked_sub(1)?;
-    let at = part * last as f64;
-    let low = sorted[at.floor() as usize];
-    let high = sorted[at.ceil() as usize];
-    Some(low + (high - low) * at.fract())
+    let position = part * last as f64;
+    let low = sorted[position.floor() as usize];
+    let high = sorted[position.ceil() as usize];
+    Some(low + (high - low) * position.fract())
 }
 
 #[cfg(test)]

@@ -152,9 +152,9 @@ fn htsim(
     let name = path.display().to_string();
     let mut cases: Vec<((String, u32), Case)> = Vec::new();
     for row in times::parse(Source::new(&name, &text))? {
-        let known = cases.iter().position(|(of, _)| *of == (row.set.clone(), row.run));
-        let at = match known {
-            Some(at) => at,
+        let known = cases.iter().position(|(key, _)| *key == (row.set.clone(), row.run));
+        let index = match known {
+            Some(index) => index,
             None => {
                 let matrix = matrix(&row).with_context(|| {
                     format!("{name}: unknown set {}; the sets are {}", row.set, ALONE.join(", "))
@@ -170,7 +170,7 @@ fn htsim(
                 cases.len() - 1
             }
         };
-        cases[at].1.theirs.insert(Key::Id(row.flow), PeerTime { fct: row.fct, alone: None });
+        cases[index].1.theirs.insert(Key::Id(row.flow), PeerTime { fct: row.fct, alone: None });
     }
     let cases = cases.into_iter().map(|(_, case)| case).collect();
     Ok(Reference { kind, peer: "csg-htsim", transport: "roce+pfc", cases })

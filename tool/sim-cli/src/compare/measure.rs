@@ -43,11 +43,12 @@ pub fn all(asked: &[Reference], jobs: usize) -> Result<Vec<Vec<Measured>>> {
     std::thread::scope(|scope| (0..jobs.min(cases.len())).for_each(|_| drop(scope.spawn(work))));
     bar.finish_and_clear();
     let mut results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let mut of = |case: &Case| {
-        let at = results.iter().position(|(done, _)| std::ptr::eq(*done, case)).context("a run panicked")?;
-        results.swap_remove(at).1
+    let mut result_of = |case: &Case| {
+        let index =
+            results.iter().position(|(done, _)| std::ptr::eq(*done, case)).context("a run panicked")?;
+        results.swap_remove(index).1
     };
-    asked.iter().map(|asked| asked.cases.iter().map(&mut of).collect()).collect()
+    asked.iter().map(|asked| asked.cases.iter().map(&mut result_of).collect()).collect()
 }
 
 fn one(case: &Case, bar: &ProgressBar) -> Result<Measured> {

@@ -147,13 +147,13 @@ impl Comparison {
     }
 
     /// Returns a row that compares a number derived from the times of both simulators.
-    fn both(&self, metric: &str, bound: f64, of: impl Fn(Time) -> f64) -> Verdict {
-        self.row(metric, Some(of(|pair| pair.theirs)), of(|pair| pair.ours), Bound::Within(bound))
+    fn both(&self, metric: &str, bound: f64, value_of: impl Fn(Time) -> f64) -> Verdict {
+        self.row(metric, Some(value_of(|pair| pair.theirs)), value_of(|pair| pair.ours), Bound::Within(bound))
     }
 
     fn alone(&self, pair: &Pair) -> Verdict {
-        let [from, to] = pair.hosts;
-        let metric = format!("fct of {from}->{to}, us");
+        let [source, destination] = pair.hosts;
+        let metric = format!("fct of {source}->{destination}, us");
         self.row(&metric, Some(us(pair.theirs)), us(pair.ours), Bound::Within(ALONE))
     }
 

@@ -30,7 +30,7 @@ struct Running<'a> {
     run: &'a Planned,
     child: Child,
     /// File with the error output of the process.
-    said: File,
+    output: File,
 }
 
 /// Runs the unfinished scenarios, `jobs` at the same time. A signal stops all of them: their files are then
@@ -39,7 +39,7 @@ struct Running<'a> {
 /// # Errors
 /// Fails if a process cannot be started or waited for.
 pub fn run(plan: &Plan, jobs: usize) -> Result<Ended> {
-    let told = ending::flag()?;
+    let stop_flag = ending::flag()?;
     let mut left: Vec<&Planned> = plan.left().collect();
     let bar = bar(plan.runs.len(), plan.runs.len() - left.len())?;
     left.reverse();
@@ -47,7 +47,7 @@ pub fn run(plan: &Plan, jobs: usize) -> Result<Ended> {
     let mut error = None;
     let mut passed_on = false;
     loop {
-        let stopped = told.load(Ordering::Relaxed);
+        let stopped = stop_flag.load(Ordering::Relaxed);
         while !stopped
             && error.is_none()
             && running.len() < jobs
@@ -64,12 +64,12 @@ pub fn run(plan: &Plan, jobs: usize) -> Result<Ended> {
                 let _ = kill_process(Pid::from_child(&process.child), Signal::TERM);
             }
         }
-        let mut at = 0;
-        while at < running.len() {
-            match running[at].child.try_wait().context("waiting for a run")? {
-                None => at += 1,
+        let mut index = 0;
+        while index < running.len() {
+            match running[index].child.try_wait().context("waiting for a run")? {
+                None => index += 1,
                 Some(status) => {
-                    let process = running.swap_remove(at);
+                    let process = running.swap_remove(index);
                     // A process that a signal ended has reported no error of its own.
                     error = error.or(ended(process, status, &bar).err().filter(|_| !stopped));
                 }
@@ -79,25 +79,25 @@ pub fn run(plan: &Plan, jobs: usize) -> Result<Ended> {
         std::thread::sleep(OFTEN);
     }
     bar.finish_and_clear();
-    Ok(Ended { stopped: told.load(Ordering::Relaxed), error })
+    Ok(Ended { stopped: stop_flag.load(Ordering::Relaxed), error })
 }
 
 fn start<'a>(plan: &Plan, run: &'a Planned) -> Result<Running<'a>> {
-    let said = tempfile::tempfile().context("creating a file for the output of a run")?;
+    let output = tempfile::tempfile().context("creating a file for the output of a run")?;
     let program = std::env::current_exe().context("finding the path of this executable")?;
     let mut command = Command::new(program);
     command.args(run.words(&plan.base)).arg("--end-with-parent");
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(said.try_clone().context("sharing the output file with a run")?);
+        .stderr(output.try_clone().context("sharing the output file with a run")?);
     let child = command.spawn().context("starting a run")?;
-    Ok(Running { run, child, said })
+    Ok(Running { run, child, output })
 }
 
 /// Processes the end of a run: prints its summary, or returns its error.
 fn ended(process: Running<'_>, status: ExitStatus, bar: &ProgressBar) -> Result<()> {
-    let Running { run, mut said, .. } = process;
+    let Running { run, mut output, .. } = process;
     if let Some(summary) = run.summary().filter(|_| matches!(status.code(), Some(0 | INCOMPLETE))) {
         bar.inc(1);
         bar.suspend(|| print::line(format!("{}: {}", run.name(), summary.line())));
@@ -108,7 +108,7 @@ fn ended(process: Running<'_>, status: ExitStatus, bar: &ProgressBar) -> Result<
         return Ok(());
     }
     let mut text = String::new();
-    said.rewind().and_then(|()| said.read_to_string(&mut text)).context("reading the output of a run")?;
+    output.rewind().and_then(|()| output.read_to_string(&mut text)).context("reading the output of a run")?;
     let says = text.lines().filter_map(|line| line.strip_prefix("error: ")).next_back();
     Err(anyhow!("{}: {}", run.name(), says.map_or_else(|| status.to_string(), str::to_owned)))
 }

@@ -25,14 +25,15 @@ fn tshark(file: &str, more: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
 /// Returns the Ethernet frames in a pcapng file.
 fn frames(file: &str) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).expect("a capture");
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize;
-    let mut at = 0;
+    let word =
+        |offset: usize| u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("4 bytes")) as usize;
+    let mut offset = 0;
     let mut frames = Vec::new();
-    while at < bytes.len() {
-        if word(at) == 6 {
-            frames.push(bytes[at + 28..at + 28 + word(at + 20)].to_vec());
+    while offset < bytes.len() {
+        if word(offset) == 6 {
+            frames.push(bytes[offset + 28..offset + 28 + word(offset + 20)].to_vec());
         }
-        at += word(at + 4);
+        offset += word(offset + 4);
     }
     frames
 }
@@ -75,7 +76,7 @@ fn tshark_decodes_roce_notifications_and_pauses_with_the_times_of_the_simulation
         let switch = host.replace("4-1", "9-5");
         assert_eq!(packets(&host), tshark(&host, &[], &["frame.number"]).len());
         let opcodes: Vec<String> = tshark(&host, &["-Y", "infiniband"], &["infiniband.bth.opcode"]).concat();
-        let count = |code: &str| opcodes.iter().filter(|found| *found == code).count();
+        let count = |code: &str| opcodes.iter().filter(|opcode| *opcode == code).count();
         // These are WRITEs, ACKs and CNPs.
         assert!(count("6") + count("7") + count("8") >= 3 * 60, "{opcodes:?}");
         assert!(count("17") > 0 && count("129") > 0, "{opcodes:?}");

@@ -11,8 +11,8 @@ const HTSIM: &str = "set,run,seed,path_id,flow_id,src,dst,size_B,fct_us,agg,core
 
 fn single_flows(folder: &Folder) {
     std::fs::write(folder.path("htsim-one.csv"), HTSIM).unwrap();
-    for (set, to) in [("interpod", 64), ("intrapod", 4), ("intrarack", 1)] {
-        let matrix = format!("Nodes 128\nConnections 1\n0->{to} id 1 start 0 size 2000000\n");
+    for (set, destination) in [("interpod", 64), ("intrapod", 4), ("intrarack", 1)] {
+        let matrix = format!("Nodes 128\nConnections 1\n0->{destination} id 1 start 0 size 2000000\n");
         std::fs::write(folder.path(&format!("one_{set}.cm")), matrix).unwrap();
     }
 }

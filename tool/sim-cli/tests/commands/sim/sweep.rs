@@ -75,12 +75,12 @@ fn list(folder: &Folder, out: &str) -> Vec<String> {
 fn the_list_through_xargs_gives_the_files_of_jobs_and_done_runs_are_skipped() {
     let folder = folder("sweep", INCAST, SWEEP);
     let [jobs, xargs] = ["jobs", "xargs"].map(|name| folder.path(name));
-    let said = sim(&["sweep", &folder.path("sweep.toml"), "--out", &jobs, "--jobs", "2"]).good();
+    let output = sim(&["sweep", &folder.path("sweep.toml"), "--out", &jobs, "--jobs", "2"]).good();
     assert!(
-        said.contains("transport.name=irn, workload.0.traffic.size=10KB, seed=1: slowdown mean"),
-        "{said}"
+        output.contains("transport.name=irn, workload.0.traffic.size=10KB, seed=1: slowdown mean"),
+        "{output}"
     );
-    assert!(said.contains("8 of 8 runs are done"), "{said}");
+    assert!(output.contains("8 of 8 runs are done"), "{output}");
     assert_eq!(list(&folder, &jobs), [""; 0], "all are done");
     let again = sim(&["sweep", &folder.path("sweep.toml"), "--out", &jobs]).good();
     assert_eq!(again.lines().count(), 1, "{again}");
@@ -132,8 +132,8 @@ fn a_sweep_that_is_killed_leaves_nothing_that_runs_and_goes_on_with_what_is_left
     let left = 6 - done(&out);
     assert!(left > 0, "the sweep was over before it was killed");
     // The interrupted run ended with the sweep, so its folder is no longer locked.
-    let said = sim(&["sweep", &folder.path("sweep.toml"), "--out", &out, "--jobs", "2"]).good();
-    assert_eq!(said.lines().count(), left + 1, "{said}");
+    let output = sim(&["sweep", &folder.path("sweep.toml"), "--out", &out, "--jobs", "2"]).good();
+    assert_eq!(output.lines().count(), left + 1, "{output}");
     assert_eq!(done(&out), 6);
 }
 
