@@ -48,9 +48,14 @@ impl Conduct {
     ///
     /// # Errors
     /// Fails if the address is in use or the NIC reports an error.
-    pub fn serve<P: Program>(&self, what: &str, listen: SocketAddr, service: &mut Service<P>) -> Result<()> {
+    pub fn serve<P: Program>(
+        &self,
+        description: &str,
+        listen: SocketAddr,
+        service: &mut Service<P>,
+    ) -> Result<()> {
         let listener = Listener::bind(listen).with_context(|| format!("listening at {listen}"))?;
-        self.serve_at(&listener, what, service)
+        self.serve_at(&listener, description, service)
     }
 
     /// Serves as [`serve`](Conduct::serve) does, with a listener that is already bound.
@@ -60,7 +65,7 @@ impl Conduct {
     pub fn serve_at<P: Program>(
         &self,
         listener: &Listener,
-        what: &str,
+        description: &str,
         service: &mut Service<P>,
     ) -> Result<()> {
         let endpoint = self
@@ -77,12 +82,12 @@ impl Conduct {
                 eprintln!("metrics for Prometheus and `remora top` at {}", endpoint.address());
             }
             let port = service.context.port().kind;
-            let at = listener.address();
-            eprintln!("serving {what} over {port} at {at}; end with Ctrl-C");
+            let listen_address = listener.address();
+            eprintln!("serving {description} over {port} at {listen_address}; end with Ctrl-C");
         }
         let pace = Pace { spin: self.spin, child: self.child };
-        let told = ending::flag()?;
-        service.work(pace, listener, &told)?;
+        let stop_flag = ending::flag()?;
+        service.work(pace, listener, &stop_flag)?;
         // Objects that a NIC daemon keeps for this server remain, whatever the reason for its end.
         service.context.leave();
         Ok(())

@@ -65,8 +65,9 @@ fn serve<B: Blocks>(args: &ServeArgs) -> Result<()> {
     let size = Size { layout: Layout { blocks, block_len }, clients };
     let config = ReplicaConfig { replica: replica as usize, size, new, listen: args.listen };
     let mut open = OpenReplica::<B>::open(&args.port.open()?, args.servers.find()?, &config, &mut tell)?;
-    let what = format!("{blocks} blocks of {block_len} bytes as replica {replica} of {}", args.design.name());
-    let served = args.conduct.serve_at(&open.listener, &what, &mut open.service);
+    let description =
+        format!("{blocks} blocks of {block_len} bytes as replica {replica} of {}", args.design.name());
+    let served = args.conduct.serve_at(&open.listener, &description, &mut open.service);
     open.close()?;
     served
 }

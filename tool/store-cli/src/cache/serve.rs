@@ -109,8 +109,8 @@ pub fn run(args: &CacheArgs) -> Result<()> {
     );
     if let Some(chains) = chains {
         eprintln!("Remora clients connect at {}", chains.address());
-        let at = server.listeners().tcp().context("a TCP address for clients of chains")?;
-        chains.serve(server.directory().context("the cache is shown to chains")?, at)?;
+        let tcp_address = server.listeners().tcp().context("a TCP address for clients of chains")?;
+        chains.serve(server.directory().context("the cache is shown to chains")?, tcp_address)?;
     }
     Ok(server.work()?)
 }

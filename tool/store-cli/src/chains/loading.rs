@@ -48,8 +48,8 @@ impl<'a> Loading<'a> {
             }
         }
         while let Some((id, outcome)) = self.handshakes.finished() {
-            let Some(at) = self.joining.iter().position(|(joining, _)| *joining == id) else { continue };
-            let (_, call) = self.joining.swap_remove(at);
+            let Some(index) = self.joining.iter().position(|(joining, _)| *joining == id) else { continue };
+            let (_, call) = self.joining.swap_remove(index);
             let port = outcome.and_then(Answered::go).map_err(anyhow::Error::from);
             match port.and_then(|port| load_onto(self.domain, port, &call, "table", self.table)) {
                 Ok(offload) => self.loaded.push(offload),

@@ -51,10 +51,10 @@ impl Table {
         crate::measure::touch(memory)?;
         let mut bytes = vec![0; self.value];
         for (number, key) in self.keys.iter().enumerate() {
-            let at = self.value_at(number);
+            let offset = self.value_at(number);
             value(number, &mut bytes);
-            memory.write(at, &bytes)?;
-            let entry = bucket(*key, memory.address() + at as u64, self.value as u64);
+            memory.write(offset, &bytes)?;
+            let entry = bucket(*key, memory.address() + offset as u64, self.value as u64);
             memory.write(self.place(*key), &entry)?;
         }
         Ok(())

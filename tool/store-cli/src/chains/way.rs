@@ -53,8 +53,8 @@ impl Way {
         self.exchange(id, message, &[answer])
     }
 
-    fn exchange(&mut self, id: usize, message: &[u8], into: &[Sge]) -> Result<()> {
-        self.pair.post_recv(&ReceiveRequest { id: id as u64, sges: into })?;
+    fn exchange(&mut self, id: usize, message: &[u8], sges: &[Sge]) -> Result<()> {
+        self.pair.post_recv(&ReceiveRequest { id: id as u64, sges })?;
         let quiet = WorkRequest { flags: Flags::default(), ..work::send_inline(id as u64, message) };
         Ok(self.pair.post_send(&quiet)?)
     }

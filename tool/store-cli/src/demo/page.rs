@@ -72,8 +72,8 @@ fn bars<'a>(column: &'a Column, lines: &[&Line]) -> Bars<'a> {
         }
     }
     let value = |system: &str, port: PortName| {
-        let found = lines.iter().find(|line| line.system == system && line.port == port);
-        found.map(|line| (column.value)(line))
+        let row = lines.iter().find(|line| line.system == system && line.port == port);
+        row.map(|line| (column.value)(line))
     };
     let series = systems.iter().map(|system| Series {
         name: (*system).to_owned(),

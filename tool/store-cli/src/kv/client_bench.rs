@@ -48,7 +48,7 @@ pub struct BenchArgs {
 
 /// The end of a run: a point in time or a number of operations, whichever is reached first.
 struct End {
-    at: Option<Instant>,
+    deadline: Option<Instant>,
     operations: u64,
 }
 
@@ -87,7 +87,8 @@ fn drive<S: KvSession>(
         load(&mut runner, records, args.json)?;
     }
     let seconds = args.seconds.or((operations == u64::MAX).then_some(10));
-    let end = End { at: seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)), operations };
+    let end =
+        End { deadline: seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)), operations };
     runner.time_each()?;
     let mut parts = Parts::new(workload.mix, records, args.seed);
     let measured = measure(&mut runner, &mut parts, &end, args.json)?;
@@ -137,10 +138,11 @@ fn measure<S: KvSession>(
     // A batch is a tenth of a second's work once the rate is known, so that the run ends close to its
     // limit.
     let mut drawn = 64;
-    while left > 0 && end.at.is_none_or(|at| Instant::now() < at) {
+    while left > 0 && end.deadline.is_none_or(|deadline| Instant::now() < deadline) {
         let second = Instant::now();
         let mut done = 0;
-        let over = |now: Instant| now - second >= SECOND || end.at.is_some_and(|at| now >= at);
+        let over =
+            |now: Instant| now - second >= SECOND || end.deadline.is_some_and(|deadline| now >= deadline);
         while left > 0 && !over(Instant::now()) {
             let count = drawn.min(left);
             let rate = runner.closed_loop(parts, count, runner.window())?;

@@ -111,8 +111,8 @@ pub fn run(args: &ServeArgs) -> Result<()> {
 fn serve<D: KvDesign>(args: &ServeArgs) -> Result<()> {
     let (size, file) = begins_with::<D>(args)?;
     let mut service = open::<D>(args, size, file.as_ref())?;
-    let what = format!("{} keys as {}", service.program.keys(), args.design.name());
-    args.conduct.serve(&what, args.listen, &mut service)
+    let description = format!("{} keys as {}", service.program.keys(), args.design.name());
+    args.conduct.serve(&description, args.listen, &mut service)
 }
 
 /// Opens the file and returns the size of the table for its initial contents.
@@ -163,9 +163,9 @@ fn load(args: &ServeArgs, file: Option<&Lines>, program: &mut impl Loads) -> Res
     Ok(())
 }
 
-fn bar(len: u64, what: &str) -> Result<ProgressBar> {
+fn bar(len: u64, message: &str) -> Result<ProgressBar> {
     let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {eta}")?;
-    Ok(ProgressBar::new(len).with_style(style).with_message(what.to_owned()))
+    Ok(ProgressBar::new(len).with_style(style).with_message(message.to_owned()))
 }
 
 fn load_records(args: &ServeArgs, program: &mut impl Loads) -> Result<()> {

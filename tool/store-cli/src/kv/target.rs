@@ -141,9 +141,10 @@ impl Target {
         );
         let credential = credential?;
         let server = |(number, text): (usize, &&str)| -> Result<RmaServerAddress> {
-            let found: Option<SocketAddr> = text.to_socket_addrs().ok().and_then(|mut all| all.next());
-            let address =
-                found.with_context(|| format!("{text} is not a host and TCP port such as 10.0.0.1:7471"))?;
+            let socket_address: Option<SocketAddr> =
+                text.to_socket_addrs().ok().and_then(|mut all| all.next());
+            let address = socket_address
+                .with_context(|| format!("{text} is not a host and TCP port such as 10.0.0.1:7471"))?;
             let fingerprint = *fingerprints.get(number).unwrap_or(&fingerprints[0]);
             Ok(RmaServerAddress { pin: Pin { address, fingerprint }, credential: credential.clone() })
         };

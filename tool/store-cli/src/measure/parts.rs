@@ -31,12 +31,12 @@ pub struct Part {
     /// True if this part is the last one of its operation.
     pub last: bool,
     /// Index of the part among those that were drawn.
-    at: u32,
+    index: u32,
 }
 
 impl Part {
     /// A placeholder for unused slots.
-    pub const NONE: Part = Part { record: 0, verb: Verb::Get, last: true, at: 0 };
+    pub const NONE: Part = Part { record: 0, verb: Verb::Get, last: true, index: 0 };
 
     /// Returns whether the part is a GET.
     #[inline]
@@ -104,7 +104,7 @@ impl Parts {
     }
 
     fn push(&mut self, record: Record, verb: Verb, last: bool) {
-        self.drawn.push(Part { record, verb, last, at: self.drawn.len() as u32 });
+        self.drawn.push(Part { record, verb, last, index: self.drawn.len() as u32 });
         self.keys.push(record::key(record));
     }
 
@@ -118,7 +118,7 @@ impl Parts {
     #[inline]
     pub fn has_begun(&self) -> bool {
         let amid_scan = || {
-            let before = self.next.checked_sub(1).and_then(|at| self.drawn.get(at));
+            let before = self.next.checked_sub(1).and_then(|index| self.drawn.get(index));
             self.next < self.drawn.len() && before.is_some_and(|part| part.verb == Verb::Get && !part.last)
         };
         !self.following.is_empty() || amid_scan()
@@ -145,14 +145,14 @@ impl Parts {
     #[cold]
     fn known(&mut self, part: Part) -> Part {
         let record = self.missing - 1;
-        self.keys[part.at as usize] = record::key(record);
+        self.keys[part.index as usize] = record::key(record);
         Part { record, ..part }
     }
 
     /// Returns the key of a part.
     #[inline]
     pub fn key(&self, part: Part) -> &[u8; KEY_LEN] {
-        &self.keys[part.at as usize]
+        &self.keys[part.index as usize]
     }
 
     /// Issues a part again, because the data that it read changed during each attempt.
@@ -246,7 +246,7 @@ mod tests {
         parts.again(first);
         assert!(!parts.is_done() && parts.has_begun());
         let again = parts.next_part().unwrap();
-        assert_eq!((again.record, again.at), (first.record, first.at));
+        assert_eq!((again.record, again.index), (first.record, first.index));
         assert_eq!(parts.key(again), &record::key(first.record));
         assert!(parts.next_part().is_some() && parts.next_part().is_none() && parts.is_done());
     }

@@ -266,8 +266,8 @@ impl Book {
     fn note_wrong(&mut self, part: Part, finished: &Finished<'_>) {
         self.wrong += 1;
         if self.first_wrong.is_none() {
-            let what = explain(&finished.outcome, self.value.len());
-            self.first_wrong = Some(format!("{:?} of record {}: {what}", part.verb, part.record));
+            let explanation = explain(&finished.outcome, self.value.len());
+            self.first_wrong = Some(format!("{:?} of record {}: {explanation}", part.verb, part.record));
         }
     }
 }
@@ -276,16 +276,16 @@ impl Book {
 fn explain(outcome: &Outcome<'_>, len: usize) -> String {
     match outcome {
         Outcome::Value(value) if value.len() != len => {
-            let found = value.len();
-            format!("the server's value has {found} bytes instead of {len}: give --value-len {found}")
+            let size = value.len();
+            format!("the server's value has {size} bytes instead of {len}: give --value-len {size}")
         }
         Outcome::TooLong => format!(
             "the server's value has more than {len} bytes: give --value-len with the length of its values"
         ),
         _ => {
-            let mut what = format!("{outcome:?}");
-            what.truncate(100);
-            what
+            let mut text = format!("{outcome:?}");
+            text.truncate(100);
+            text
         }
     }
 }

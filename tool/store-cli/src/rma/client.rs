@@ -114,13 +114,13 @@ impl RegionArgs {
         let all = session.regions();
         let named = |wanted: &str| all.iter().find(|one| one.name == wanted);
         let numbered = |wanted: &str| all.iter().find(|one| Ok(one.grant.region) == wanted.parse());
-        let found = match (&self.region, all) {
+        let grant = match (&self.region, all) {
             (Some(wanted), _) => named(wanted).or_else(|| numbered(wanted)),
             (None, [one]) => Some(one),
             (None, _) => None,
         };
         let names: Vec<_> = all.iter().map(|one| &*one.name).collect();
-        found.cloned().with_context(|| match &self.region {
+        grant.cloned().with_context(|| match &self.region {
             Some(wanted) => {
                 format!("the server grants no region {wanted}: choose one of {}", names.join(", "))
             }
@@ -168,13 +168,14 @@ pub fn read(args: &ReadArgs) -> Result<()> {
 pub fn write(args: &WriteArgs) -> Result<()> {
     let mut session = args.target.session()?;
     let RegionGrant { name, .. } = args.region.of(&session)?;
-    let (from, shown, _) = input(&args.file)?;
-    let mut from = from.take(args.len.unwrap_or(u64::MAX));
+    let (reader, shown, _) = input(&args.file)?;
+    let mut reader = reader.take(args.len.unwrap_or(u64::MAX));
     let mut piece = Vec::with_capacity(PIECE);
     let mut done = 0;
     loop {
         piece.clear();
-        from.by_ref()
+        reader
+            .by_ref()
             .take(PIECE as u64)
             .read_to_end(&mut piece)
             .with_context(|| format!("reading {shown}"))?;

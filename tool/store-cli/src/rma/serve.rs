@@ -132,7 +132,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.child {
         remora_options::ending::end_with_parent()?;
     }
-    let told = ending::readable()?;
+    let stop_signal = ending::readable()?;
     let context = open(&args.nic, Mode::Dedicated)?;
     let rights = args.rights.iter().fold(Rights::NONE, |all, one| all | *one);
     let offer = args.offer(&context, rights)?;
@@ -154,7 +154,7 @@ pub fn run(args: &Args) -> Result<()> {
     args.tell(&server, &context, rights, token.as_ref(), endpoint_address);
     rotate(
         args.identity.rotate,
-        &told,
+        &stop_signal,
         |ahead| Ok(server.announce(&args.name, remora_host::random_key()?, ahead)?),
         || Ok(server.change_key(&args.name)?),
     )
@@ -227,25 +227,25 @@ impl Args {
     }
 }
 
-/// Changes the keys every `every` seconds, and announces each change before, until `told` becomes readable.
-/// If `every` is `None`, only waits for `told`.
+/// Changes the keys every `every` seconds, and announces each change before, until `stop_signal` becomes
+/// readable. If `every` is `None`, only waits for `stop_signal`.
 ///
 /// # Errors
 /// Fails if `announce` or `change` fails, or waiting fails.
 pub fn rotate(
     every: Option<u32>,
-    told: &std::os::unix::net::UnixStream,
+    stop_signal: &std::os::unix::net::UnixStream,
     announce: impl Fn(Duration) -> Result<()>,
     change: impl Fn() -> Result<()>,
 ) -> Result<()> {
     let Some(every) = every.map(|seconds| Duration::from_secs(seconds.into())) else {
-        return Ok(wait_readable(told.as_fd(), None).map(drop)?);
+        return Ok(wait_readable(stop_signal.as_fd(), None).map(drop)?);
     };
     let ahead = AHEAD.min(every / 2);
     let mut next = Instant::now() + every;
     let waits = |until: Instant| -> Result<bool> {
         let left = until.saturating_duration_since(Instant::now());
-        Ok(wait_readable(told.as_fd(), Some(left))?)
+        Ok(wait_readable(stop_signal.as_fd(), Some(left))?)
     };
     loop {
         if waits(next - ahead)? {

@@ -107,9 +107,9 @@ impl Target {
         let credential = self.credential.credential(given.as_ref())?;
         let server = self.connect.as_deref().or(given.as_ref().map(|given| &*given.address));
         let server = server.unwrap_or("127.0.0.1:7501");
-        let found: Option<SocketAddr> = server.to_socket_addrs().ok().and_then(|mut all| all.next());
-        let address =
-            found.with_context(|| format!("{server} is not a host and TCP port such as 10.0.0.1:7501"))?;
+        let socket_address: Option<SocketAddr> = server.to_socket_addrs().ok().and_then(|mut all| all.next());
+        let address = socket_address
+            .with_context(|| format!("{server} is not a host and TCP port such as 10.0.0.1:7501"))?;
         let fingerprint = match (self.fingerprint, &given) {
             (Some(fingerprint), _) => fingerprint,
             (None, Some(given)) => given.fingerprint.parse()?,

@@ -87,6 +87,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
 
 fn serve<P: Program>(args: &ServeArgs, mut service: Service<P>) -> Result<()> {
     let ServeArgs { shard, shards, keys, design, .. } = args;
-    let what = format!("transactions on {keys} keys as shard {shard} of {shards} of {}", design.name());
-    args.conduct.serve(&what, args.listen, &mut service)
+    let description =
+        format!("transactions on {keys} keys as shard {shard} of {shards} of {}", design.name());
+    args.conduct.serve(&description, args.listen, &mut service)
 }

@@ -265,7 +265,7 @@ fn clients_killed_while_they_connect_over_shm_silence_nobody() {
         at_work.join().expect("the client at work")
     });
     assert!(killed > 0, "all had ended before they were killed");
-    assert!(done.iter().all(|said| *said == pairs.stored), "{done:?}");
+    assert!(done.iter().all(|output| *output == pairs.stored), "{done:?}");
     assert_eq!(server.kv("get", &["key"]).good(), "value\n");
 }
 

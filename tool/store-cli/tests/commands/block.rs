@@ -91,7 +91,7 @@ fn whole_blocks_come_from_standard_input_and_the_replicas_from_a_map() {
         writeln!(map, "[[server]]\nname = \"{name}\"\naddress = \"{}\"", server.address).expect("a string");
     }
     let map = Scratch::new(map.as_bytes());
-    let value: String = (0..512).map(|at| char::from(b'a' + (at % 26) as u8)).collect();
+    let value: String = (0..512).map(|index| char::from(b'a' + (index % 26) as u8)).collect();
     let file = Scratch::new(value.as_bytes());
     let mut write = command(&["block", "write", "0", "-", "--members", map.path()]);
     finish(write.stdin(Stdio::from(std::fs::File::open(file.path()).expect("it")))).good();
@@ -119,7 +119,7 @@ fn what_is_wrong_is_said_in_one_line() {
     let replicas = Replicas::start("prism-rs", "shm", &["--block-len", "512"]);
     replicas.block(&["read", "16"]).one_line("there is no block 16: there are 16");
     replicas.block(&["write", "0", &"x".repeat(513)]).one_line("longer than a block of 512 bytes");
-    let [a, b, c] = [0, 1, 2].map(|at| replicas.alive[at].address.as_str());
+    let [a, b, c] = [0, 1, 2].map(|index| replicas.alive[index].address.as_str());
     let read = |servers: &str| remora(&["block", "read", "0", "--servers", servers]);
     read(&format!("{a},{b}")).one_line("1, 3, 5 or 7 replicas, not 2");
     read(&format!("{a},{a},{a}")).one_line("are both replica 0");

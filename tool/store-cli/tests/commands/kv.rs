@@ -89,10 +89,10 @@ fn prism_takes_values_to_a_mebibyte_and_a_client_of_another_design_is_told() {
 fn a_server_loads_a_file_and_reports_its_bad_lines_by_number() {
     let file = Scratch::new(PAIRS);
     let server = Server::start("farm", "shm", &["--file", file.path()]);
-    let said = server.said.join("\n");
-    assert!(said.contains("line 2: there is no space or tab"), "{said}");
-    assert!(said.contains("line 5: the key is empty"), "{said}");
-    assert!(said.contains("2 lines were left out, 3 loaded"), "{said}");
+    let text = server.messages.join("\n");
+    assert!(text.contains("line 2: there is no space or tab"), "{text}");
+    assert!(text.contains("line 5: the key is empty"), "{text}");
+    assert!(text.contains("2 lines were left out, 3 loaded"), "{text}");
     assert_eq!(server.kv("get", &["last"]).good(), "one\n");
 }
 

@@ -35,8 +35,8 @@ impl RmaServer {
         let facts: Vec<Vec<String>> =
             lines.take(4).map(|line| line.split_whitespace().map(str::to_owned).collect()).collect();
         let fact = |name: &str| {
-            let found = facts.iter().find(|words| words[0] == name);
-            found.unwrap_or_else(|| panic!("{name}: {facts:?}"))[1].clone()
+            let row = facts.iter().find(|words| words[0] == name);
+            row.unwrap_or_else(|| panic!("{name}: {facts:?}"))[1].clone()
         };
         let [address, fingerprint, token] = ["address", "fingerprint", "token"].map(fact);
         RmaServer { child, address, fingerprint, token }
@@ -49,8 +49,8 @@ impl RmaServer {
     }
 
     fn words(&self) -> [&str; 8] {
-        let of = ["--connect", &self.address, "--fingerprint", &self.fingerprint];
-        let [a, b, c, d] = of;
+        let words = ["--connect", &self.address, "--fingerprint", &self.fingerprint];
+        let [a, b, c, d] = words;
         [a, b, c, d, "--token", &self.token, "--transport", "rma"]
     }
 
@@ -172,9 +172,9 @@ fn one_of_two_servers_is_killed_under_load_and_no_get_fails() {
         assert!(values.check(record, &value).is_some(), "record {record}");
         began.elapsed()
     };
-    let before = (0..20 * RECORDS).map(|at| read(at % RECORDS)).max();
+    let before = (0..20 * RECORDS).map(|number| read(number % RECORDS)).max();
     one.kill();
-    let after = (0..20 * RECORDS).map(|at| read(at % RECORDS)).max();
+    let after = (0..20 * RECORDS).map(|number| read(number % RECORDS)).max();
     let _ = writeln!(std::io::stderr(), "longest GET before {before:?}, after {after:?}");
     session.put(b"later", b"value").expect("a PUT at the other one");
     assert_eq!(session.get(b"later").expect("a GET").expect("it is there"), b"value");
@@ -187,17 +187,17 @@ fn the_bench_puts_three_transports_beside_each_other() {
     let out = remora(&[&words[..], &more].concat()).good();
     let rows: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     for transport in ["rc", "irn", "rma"] {
-        let of = |case: &str, metric: &str| {
+        let result = |case: &str, metric: &str| {
             let case = format!("udp/farm-{transport}/512/{case}");
-            let found = rows.iter().find(|row| row["case"] == case && row["metric"] == metric);
-            found.unwrap_or_else(|| panic!("{case} {metric}: {out}")).clone()
+            let matching = rows.iter().find(|row| row["case"] == case && row["metric"] == metric);
+            matching.unwrap_or_else(|| panic!("{case} {metric}: {out}")).clone()
         };
         for metric in ["latency_p50", "latency_p99", "rate", "round_trips"] {
-            let row = of("ycsb-a/uniform", metric);
+            let row = result("ycsb-a/uniform", metric);
             assert!(row["value"].as_f64().is_some_and(|value| value > 0.0), "{row}");
         }
-        assert!(of("one-of-two-killed", "longest_gap")["value"].as_f64().is_some_and(|gap| gap > 0.0));
-        assert_eq!(of("one-of-two-killed", "failed_gets")["value"], 0.0, "{transport}");
+        assert!(result("one-of-two-killed", "longest_gap")["value"].as_f64().is_some_and(|gap| gap > 0.0));
+        assert_eq!(result("one-of-two-killed", "failed_gets")["value"], 0.0, "{transport}");
     }
     remora(&["bench", "kv", "--transport", "rma", "--port", "shm"]).one_line("choose --port udp");
 }
@@ -213,13 +213,13 @@ fn tshark_sees_no_key_and_no_value_on_the_whole_interface() {
     let mut tshark = Command::new("tshark");
     tshark.args(["-i", "lo", "-q", "-w", file.path(), "-a", "duration:60"]);
     let mut tshark = remora_netns::require!(tshark.stdout(Stdio::null()).stderr(Stdio::piped()).spawn());
-    let mut said = BufReader::new(tshark.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    let captures = said.any(|line| line.contains("Capturing on"));
+    let mut messages = BufReader::new(tshark.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let captures = messages.any(|line| line.contains("Capturing on"));
     if !captures {
         let _ = tshark.wait();
     }
     remora_netns::require!(captures, "this process may not capture");
-    std::thread::spawn(move || said.for_each(drop));
+    std::thread::spawn(move || messages.for_each(drop));
     let holds = |part: &str| {
         let all = std::fs::read(file.path()).expect("the capture");
         all.windows(part.len()).any(|window| window == part.as_bytes())

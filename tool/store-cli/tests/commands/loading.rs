@@ -35,7 +35,7 @@ fn prism_takes_a_file_of_200000_lines_with_any_capacity() {
     let file = Scratch::new(&dictionary(200_000));
     for capacity in [&[][..], &["--capacity", "400000"], &["--capacity", "1"]] {
         let server = server("prism", &[&["--file", file.path()], capacity].concat());
-        assert_eq!(server.said, [""; 0]);
+        assert_eq!(server.messages, [""; 0]);
         assert_eq!(server.kv("get", &["word199999"]).good(), "what it means, 199999\n");
     }
 }
@@ -69,7 +69,7 @@ fn each_design_takes_values_of_mixed_lengths_that_it_has_counted() {
     for design in DESIGNS {
         for more in [&[][..], &["--capacity", "1"], &["--capacity", "50000"], &["--records", "3000"]] {
             let server = server(design, &[&["--file", file.path()], more].concat());
-            assert_eq!(server.said, [""; 0], "{design} {more:?}");
+            assert_eq!(server.messages, [""; 0], "{design} {more:?}");
             assert_eq!(server.kv("get", &["key0"]).good().len(), (1 << 20) + 1);
             assert_eq!(server.kv("get", &["key5001"]).good().len(), 70_001);
             // Memory is left to overwrite a value.
@@ -108,9 +108,9 @@ fn a_key_or_value_that_is_too_long_is_one_bad_line() {
         assert_eq!(loaded.good(), "3 keys stored, 3 lines left out\n");
         assert_eq!(loads.kv("get", &["e"]).good(), "4\n");
         let serves = server(design, &["--max-value", "1000", "--file", file.path()]);
-        let said = serves.said.join("\n");
-        assert!(said.contains("line 2: the key is longer than 1024 bytes"), "{design}: {said}");
-        assert!(said.contains("3 lines were left out, 3 loaded"), "{design}: {said}");
+        let text = serves.messages.join("\n");
+        assert!(text.contains("line 2: the key is longer than 1024 bytes"), "{design}: {text}");
+        assert!(text.contains("3 lines were left out, 3 loaded"), "{design}: {text}");
         assert_eq!(serves.kv("get", &["e"]).good(), "4\n");
     }
 }
@@ -185,6 +185,6 @@ fn a_line_that_is_no_text_ends_no_shell() {
     let mut shell = command(&["block", "shell", "--servers", &server.address]);
     let file = Scratch::new(input);
     shell.stdin(std::fs::File::open(file.path()).expect("a scratch file")).stderr(Stdio::null());
-    let said = shell.output().expect("the binary").stdout;
-    assert_eq!(said, b"done\nerror: unknown command; use `read BLOCK` or `write BLOCK VALUE`\n\xff\xfe\n");
+    let output = shell.output().expect("the binary").stdout;
+    assert_eq!(output, b"done\nerror: unknown command; use `read BLOCK` or `write BLOCK VALUE`\n\xff\xfe\n");
 }

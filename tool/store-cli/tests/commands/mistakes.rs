@@ -92,8 +92,8 @@ fn values_beyond_a_mebibyte_are_refused() {
         .stdin(input)
         .output()
         .expect("the binary");
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert_eq!((ended.status.code(), said.as_str()), (Some(1), "error: the value is longer than 1 MiB\n"));
+    let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!((ended.status.code(), stderr.as_str()), (Some(1), "error: the value is longer than 1 MiB\n"));
 }
 
 #[test]
@@ -105,9 +105,9 @@ fn no_metrics_there_is_told_how_to_get_some() {
 fn an_interface_that_is_none_or_not_wanted_is_named() {
     remora(&["devinfo", "--port", "xdp"]).one_line("port xdp needs --interface");
     remora(&["devinfo", "--interface", "eth0"]).one_line("--interface is for port xdp");
-    let of = |interface| remora(&["devinfo", "--port", "xdp", "--interface", interface]);
-    of("no-such-one").one_line("there is no interface no-such-one here");
-    of("lo").one_line("lo has no Ethernet frames");
+    let devinfo = |interface| remora(&["devinfo", "--port", "xdp", "--interface", interface]);
+    devinfo("no-such-one").one_line("there is no interface no-such-one here");
+    devinfo("lo").one_line("lo has no Ethernet frames");
 }
 
 #[test]
@@ -153,8 +153,11 @@ fn a_reader_that_has_seen_enough_ends_a_command_without_a_word() {
 fn a_full_disk_is_told_in_one_line() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has one");
     let ended = crate::running::command(&["devinfo"]).stdout(full).output().expect("the binary");
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(said.starts_with("error: ") && said.lines().count() == 1 && said.contains("space"), "{said}");
+    let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(
+        stderr.starts_with("error: ") && stderr.lines().count() == 1 && stderr.contains("space"),
+        "{stderr}"
+    );
     assert_eq!(ended.status.code(), Some(1));
 }
 

@@ -52,7 +52,7 @@ impl Store {
     #[track_caller]
     fn come_back(&mut self, replica: usize) {
         let back = Server::of(self.serve(replica, &[]), self.design, self.port);
-        assert!(back.said.iter().any(|line| line.starts_with("repairing ")), "{:?}", back.said);
+        assert!(back.messages.iter().any(|line| line.starts_with("repairing ")), "{:?}", back.messages);
         self.replicas[replica] = Some(back);
     }
 

@@ -140,7 +140,7 @@ fn a_region_of_a_daemons_nic_is_read_written_and_rekeyed_through_it() {
 /// Attack 20: the log of a daemon contains no key.
 #[test]
 fn rma_attack_20_the_log_of_a_daemon_holds_no_key() {
-    let key: [u8; 16] = std::array::from_fn(|at| 0x31 + at as u8);
+    let key: [u8; 16] = std::array::from_fn(|index| 0x31 + index as u8);
     let file = Scratch::new(&key);
     let owners = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(file.path(), owners).expect("its owner may");
@@ -211,9 +211,12 @@ fn nobody_listening_and_a_server_that_was_killed_are_told() {
     let count = std::io::copy(&mut out, &mut std::io::sink()).expect("a pipe");
     assert!(count < 1 << 30, "the rest cannot have come");
     let ended = read.wait_with_output().expect("its end");
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(said.lines().count() == 1 && said.contains("does not answer: the server has ended"), "{said}");
+    let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.lines().count() == 1 && stderr.contains("does not answer: the server has ended"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -275,7 +278,7 @@ fn a_file_of_credentials_is_all_that_a_client_needs() {
 #[test]
 fn the_counters_of_a_server_are_told_by_top_and_judged_by_the_doctor() {
     let server = RmaServer::start("127.0.0.1", &["--metrics", "127.0.0.1:0"]);
-    let served = |found: &std::collections::BTreeMap<String, f64>| found["remora_rma_served_total{engine=\"0\",port=\"udp\"}"];
+    let served = |samples: &std::collections::BTreeMap<String, f64>| samples["remora_rma_served_total{engine=\"0\",port=\"udp\"}"];
     let before = counters(server.fact("metrics"));
     server.rma("read", &["--len", "8192"]).good();
     let after = counters(server.fact("metrics"));
@@ -285,12 +288,12 @@ fn the_counters_of_a_server_are_told_by_top_and_judged_by_the_doctor() {
     assert_eq!(after[bound], 0.0, "it has no commands of its own");
     let doctor = remora(&["doctor", "--metrics", server.fact("metrics"), "--json"]).out;
     let findings: Vec<Value> = doctor.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let found = |what: &str| {
-        findings.iter().find(|finding| finding["what"] == what).map(|finding| finding["found"].to_string())
+    let text_of = |subject: &str| {
+        findings.iter().find(|finding| finding["what"] == subject).map(|finding| finding["found"].to_string())
     };
-    let window = found("1RMA window").expect("a finding");
+    let window = text_of("1RMA window").expect("a finding");
     assert!(window.contains("the window was full 0 % of the time since its start"), "{window}");
-    assert!(found("1RMA delays").expect("a finding").contains("no command of its own"));
+    assert!(text_of("1RMA delays").expect("a finding").contains("no command of its own"));
     remora(&["doctor", "--metrics", "127.0.0.1:1"]).one_line("no metrics at 127.0.0.1:1");
 }
 

@@ -104,17 +104,17 @@ impl Shell {
 
     /// Moves an amount from one account to another, and repeats the transaction until it commits.
     #[track_caller]
-    fn transfer(&mut self, from: &str, to: &str, amount: i64) {
-        while !self.try_transfer(from, to, amount) {}
+    fn transfer(&mut self, source: &str, target: &str, amount: i64) {
+        while !self.try_transfer(source, target, amount) {}
     }
 
     #[track_caller]
-    fn try_transfer(&mut self, from: &str, to: &str, amount: i64) -> bool {
+    fn try_transfer(&mut self, source: &str, target: &str, amount: i64) -> bool {
         assert_eq!(self.ask("BEGIN"), "OK");
-        let Some(has) = self.number(from) else { return false };
-        let Some(other) = self.number(to) else { return false };
-        assert_eq!(self.ask(&format!("PUT {from} {}", has - amount)), "OK");
-        assert_eq!(self.ask(&format!("PUT {to} {}", other + amount)), "OK");
+        let Some(has) = self.number(source) else { return false };
+        let Some(other) = self.number(target) else { return false };
+        assert_eq!(self.ask(&format!("PUT {source} {}", has - amount)), "OK");
+        assert_eq!(self.ask(&format!("PUT {target} {}", other + amount)), "OK");
         let answer = self.ask("COMMIT");
         assert!(answer == "COMMITTED" || answer.starts_with("ABORTED"), "{answer}");
         answer == "COMMITTED"
@@ -125,10 +125,10 @@ impl Shell {
     fn snapshot(&mut self, keys: &[String]) -> Vec<i64> {
         loop {
             assert_eq!(self.ask("BEGIN"), "OK");
-            let found: Option<Vec<i64>> = keys.iter().map(|key| self.number(key)).collect();
-            let Some(found) = found else { continue };
+            let numbers: Option<Vec<i64>> = keys.iter().map(|key| self.number(key)).collect();
+            let Some(numbers) = numbers else { continue };
             if self.ask("COMMIT") == "COMMITTED" {
-                return found;
+                return numbers;
             }
         }
     }
@@ -168,17 +168,17 @@ fn nothing_is_lost_or_torn(design: &str, port: &str) {
             let mut shell = Shell::open(shards);
             let mut random = Random::new(seed);
             for _ in 0..20 {
-                let from = random.below(4) as usize;
-                let to = (from + 1 + random.below(3) as usize) % 4;
-                shell.transfer(&keys[from], &keys[to], 1 + random.below(20) as i64);
+                let source = random.below(4) as usize;
+                let target = (source + 1 + random.below(3) as usize) % 4;
+                shell.transfer(&keys[source], &keys[target], 1 + random.below(20) as i64);
             }
         };
         let looks = scope.spawn(move || {
             let mut shell = Shell::open(shards);
             let mut looks = 0;
             while !done.load(Ordering::Relaxed) || looks == 0 {
-                let found = shell.snapshot(keys);
-                assert_eq!(found.iter().sum::<i64>(), 400, "a torn snapshot: {found:?}");
+                let numbers = shell.snapshot(keys);
+                assert_eq!(numbers.iter().sum::<i64>(), 400, "a torn snapshot: {numbers:?}");
                 looks += 1;
             }
         });
@@ -285,17 +285,17 @@ fn a_client_of_farm_that_is_cut_off_at_any_step_of_its_commit_leaves_all_or_noth
 #[test]
 fn a_shard_that_began_anew_is_told_plainly() {
     for design in DESIGNS {
-        for which in 0..2 {
+        for index in 0..2 {
             let mut shards = Shards::start(design, "shm", &[]);
             let keys = accounts(&shards, 2);
-            let address = shards.alive[which].address.clone();
+            let address = shards.alive[index].address.clone();
             let mut standing = Shell::open(&shards);
             assert_eq!(standing.ask("BEGIN"), "OK");
             // The shard's process ends, and a new one takes its place.
-            let _ = std::mem::replace(&mut shards.alive[which], shard(design, "shm", which, &[]));
-            shards.addresses = shards.addresses.replace(&address, &shards.alive[which].address);
-            let said = format!("shard {which} at {} has begun anew", shards.alive[which].address);
-            shards.txn(&["get", &keys[0]]).one_line(&said);
+            let _ = std::mem::replace(&mut shards.alive[index], shard(design, "shm", index, &[]));
+            shards.addresses = shards.addresses.replace(&address, &shards.alive[index].address);
+            let message = format!("shard {index} at {} has begun anew", shards.alive[index].address);
+            shards.txn(&["get", &keys[0]]).one_line(&message);
             shards.txn(&["put", &keys[0], "1"]).one_line("start them anew, together");
         }
     }
@@ -442,7 +442,7 @@ fn shards_come_from_a_map_and_clients_that_left_make_room_for_others() {
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
     let shards = Shards::start("prism-tx", "shm", &["--key-len", "8"]);
-    let [a, b] = [0, 1].map(|at| shards.alive[at].address.as_str());
+    let [a, b] = [0, 1].map(|index| shards.alive[index].address.as_str());
     let get = |shards: &str| remora(&["txn", "get", "key", "--shards", shards]);
     get(&format!("{b},{a}")).one_line("this is shard 1 of 2, and the client takes it for shard 0 of 2");
     get(a).one_line("this is shard 0 of 2, and the client takes it for shard 0 of 1");

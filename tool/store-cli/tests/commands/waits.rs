@@ -20,10 +20,10 @@ fn signal(child: &Child, signal: Signal) {
 
 /// Waits until `so` returns true.
 #[track_caller]
-fn until(what: &str, mut so: impl FnMut() -> bool) {
+fn until(condition: &str, mut so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !so() {
-        assert!(started.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+        assert!(started.elapsed() < Duration::from_secs(60), "{condition}: not within a minute");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -154,14 +154,14 @@ fn what_nohup_has_a_daemon_ignore_does_not_end_it() {
 /// Returns whether the capture was completed: its last block then has the statistics of the interface.
 fn is_whole(capture: &Scratch) -> bool {
     let bytes = std::fs::read(&capture.0).expect("a capture");
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    let mut at = 0;
+    let word = |offset: usize| u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"));
+    let mut offset = 0;
     let mut last = 0;
-    while at + 8 <= bytes.len() {
-        last = word(at);
-        at += word(at + 4) as usize;
+    while offset + 8 <= bytes.len() {
+        last = word(offset);
+        offset += word(offset + 4) as usize;
     }
-    at == bytes.len() && last == 5
+    offset == bytes.len() && last == 5
 }
 
 #[test]
@@ -240,12 +240,15 @@ fn a_cache_that_chains_read_and_tcp_writes_is_linearizable_and_its_exercise_says
             let output = client.wait_with_output().expect("a client");
             assert!(output.status.success());
             for line in String::from_utf8_lossy(&output.stdout).lines() {
-                let said: Value =
+                let report: Value =
                     serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-                let operations = said["operations"].as_u64().expect("a number");
-                let times = said["times_us"].as_array().expect("a list").iter();
+                let operations = report["operations"].as_u64().expect("a number");
+                let times = report["times_us"].as_array().expect("a list").iter();
                 let counted: u64 = times.map(|pair| pair[1].as_u64().expect("a number")).sum();
-                assert_eq!((&said["refused"], &said["unknown"], counted), (&0.into(), &0.into(), operations));
+                assert_eq!(
+                    (&report["refused"], &report["unknown"], counted),
+                    (&0.into(), &0.into(), operations)
+                );
                 done += operations;
             }
         }

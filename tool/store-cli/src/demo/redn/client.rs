@@ -64,8 +64,8 @@ impl Client {
         let address = address.parse().context("the server's address")?;
         let lane = |_| Ok(Lane { way: Way::connect(&domain, &cq, address, PROGRAM)?, asked: Part::NONE });
         let lanes: Vec<Lane> = (0..plan.window).map(lane).collect::<Result<_>>()?;
-        let told = lanes[0].way.pair.peer_private_data();
-        let first = told.try_into().context("the address of the server's table")?;
+        let private_data = lanes[0].way.pair.peer_private_data();
+        let first = private_data.try_into().context("the address of the server's table")?;
         Ok(Client {
             cq,
             idle: (0..lanes.len()).collect(),

@@ -51,9 +51,9 @@ impl Table {
             memory.write(self.value(record) as usize, &value)?;
         }
         for (place, key) in self.arrange()?.into_iter().enumerate() {
-            let at = |record| memory.address() + self.value(record);
+            let address = |record| memory.address() + self.value(record);
             let bucket = match key.checked_sub(1) {
-                Some(record) => bucket(key, at(record), self.value_len.into()),
+                Some(record) => bucket(key, address(record), self.value_len.into()),
                 None => bucket(0, 0, 0),
             };
             memory.write(place * BUCKET as usize, &bucket)?;
@@ -76,14 +76,14 @@ impl Table {
 
     /// Puts a key into one of its two buckets. A key that is displaced moves to its other bucket.
     fn place(&self, keys: &mut [u64], mut key: u64) -> Option<()> {
-        let mut at = places(key, self.buckets)[0] as usize;
+        let mut index = places(key, self.buckets)[0] as usize;
         for _ in 0..MOVES {
-            key = std::mem::replace(&mut keys[at], key);
+            key = std::mem::replace(&mut keys[index], key);
             if key == 0 {
                 return Some(());
             }
             let [first, second] = places(key, self.buckets).map(|place| place as usize);
-            at = if at == first { second } else { first };
+            index = if index == first { second } else { first };
         }
         None
     }

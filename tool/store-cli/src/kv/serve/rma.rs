@@ -17,7 +17,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     ensure!(args.design == Design::Farm, "--transport rma supports only design farm: leave --design out");
     ensure!(args.nicd.is_none(), "--transport rma needs its own NIC: leave --nicd and --keep out");
     refuse_shm(&args.port)?;
-    let told = ending::readable()?;
+    let stop_signal = ending::readable()?;
     let (size, file) = begins_with::<FarmDesign>(args)?;
     // No thread of the server polls for the reads of clients, so the engine needs its own thread.
     let context = args.port.device()?.mode(Mode::Dedicated).open();
@@ -38,7 +38,12 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     if let Some(endpoint) = endpoint.as_ref().filter(|_| !args.conduct.child) {
         eprintln!("metrics for Prometheus and `remora top` at {}", endpoint.address());
     }
-    rotate(args.identity.rotate, &told, |ahead| Ok(server.announce(ahead)?), || Ok(server.change_keys()?))
+    rotate(
+        args.identity.rotate,
+        &stop_signal,
+        |ahead| Ok(server.announce(ahead)?),
+        || Ok(server.change_keys()?),
+    )
 }
 
 /// Prints what clients need to connect: address, fingerprint and token.

@@ -115,12 +115,12 @@ impl Process {
 
     /// Returns the last lines of standard error, joined to one.
     fn last_words(&mut self) -> String {
-        let mut said = String::new();
+        let mut output = String::new();
         if let Some(stderr) = &mut self.stderr {
             // A failure to read the file only shortens the error message.
-            let _ = stderr.rewind().and_then(|()| stderr.read_to_string(&mut said));
+            let _ = stderr.rewind().and_then(|()| stderr.read_to_string(&mut output));
         }
-        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let last = &lines[lines.len().saturating_sub(3)..];
         if last.is_empty() { String::new() } else { format!(": {}", last.join(" | ")) }
     }

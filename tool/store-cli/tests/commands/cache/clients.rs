@@ -16,9 +16,9 @@ fn tool(name: &str) -> Command {
 fn libmemcacheds_conformance_suite_passes() {
     let server = Served::remora(&[]);
     let ended = finish(tool("memccapable").args(["-a", "-h", "127.0.0.1", "-p", server.port()]));
-    let said = ended.good();
-    assert_eq!(said.matches("[pass]").count(), 27, "{said}");
-    assert!(said.contains("All tests passed"), "{said}");
+    let output = ended.good();
+    assert_eq!(output.matches("[pass]").count(), 27, "{output}");
+    assert!(output.contains("All tests passed"), "{output}");
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn clients() -> PathBuf {
 #[track_caller]
 fn passes_against_both(program: &dyn Fn(&Served) -> Command) {
     for server in [Served::remora(&[]), Served::memcached()] {
-        let said = finish(&mut program(&server)).good();
-        assert!(said.ends_with("passed\n"), "{said}");
+        let output = finish(&mut program(&server)).good();
+        assert!(output.ends_with("passed\n"), "{output}");
     }
 }
 
@@ -113,14 +113,15 @@ fn a_load_generator_finds_every_value_as_it_stored_it() {
     let mut load = tool("memcaslap");
     load.arg(format!("--servers={}", server.address));
     load.args(["--threads=1", "--concurrency=32", "--execute_number=60000", "--verify=1.0", "--division=10"]);
-    let said = finish(&mut load).good();
+    let output = finish(&mut load).good();
     let figure = |name: &str| -> u64 {
-        let line = said.lines().find_map(|line| line.trim().strip_prefix(&format!("{name}: "))).expect(&said);
+        let line =
+            output.lines().find_map(|line| line.trim().strip_prefix(&format!("{name}: "))).expect(&output);
         line.parse().expect("a number")
     };
-    assert!(figure("cmd_get") > 10_000 && figure("cmd_set") > 1_000, "{said}");
-    assert_eq!((figure("verify_misses"), figure("verify_failed")), (0, 0), "{said}");
-    assert_eq!(figure("get_misses"), 0, "{said}");
+    assert!(figure("cmd_get") > 10_000 && figure("cmd_set") > 1_000, "{output}");
+    assert_eq!((figure("verify_misses"), figure("verify_failed")), (0, 0), "{output}");
+    assert_eq!(figure("get_misses"), 0, "{output}");
     let mut talk = server.talk();
     assert_eq!(talk.stat("evictions"), 0);
     assert!(talk.stat("get_hits") > 10_000);

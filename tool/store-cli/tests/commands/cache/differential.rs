@@ -46,11 +46,11 @@ impl Side {
     fn send(&mut self, batch: &[Asked]) {
         let mut all = Vec::new();
         for asked in batch {
-            let from = all.len();
+            let start = all.len();
             all.extend_from_slice(&asked.bytes);
-            if let Some((at, key, more)) = asked.unique {
+            if let Some((offset, key, more)) = asked.unique {
                 let unique = self.uniques.get(key).copied().unwrap_or(0) + more;
-                all.splice(from + at..from + at, unique.to_string().into_bytes());
+                all.splice(start + offset..start + offset, unique.to_string().into_bytes());
             }
         }
         self.talk.send(&all);
@@ -122,8 +122,8 @@ fn storing(random: &mut Random) -> Asked {
     let value = value(random);
     let flags = one_of(random, &["0", "0", "17", "4294967295"]);
     let expires = one_of(random, &EXPIRIES);
-    let said = value.len();
-    let mut bytes = format!("{verb} {key} {flags} {expires} {said}").into_bytes();
+    let length = value.len();
+    let mut bytes = format!("{verb} {key} {flags} {expires} {length}").into_bytes();
     let unique = (verb == "cas").then(|| {
         bytes.push(b' ');
         (bytes.len(), key, one_of(random, &[0, 0, 0, 1_000_000_000]))

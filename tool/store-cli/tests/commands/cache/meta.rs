@@ -130,7 +130,7 @@ fn plain(line: &str) -> String {
         _ => word.to_owned(),
     };
     let words = line.split(' ').enumerate();
-    let words = words.map(|(at, text)| if at == 0 { text.to_owned() } else { word(text) });
+    let words = words.map(|(index, text)| if index == 0 { text.to_owned() } else { word(text) });
     words.collect::<Vec<_>>().join(" ")
 }
 

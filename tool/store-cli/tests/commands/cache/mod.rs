@@ -37,12 +37,12 @@ impl Served {
         let mut command = command(&["serve", "cache"]);
         let mut child = command.args(more).stderr(Stdio::piped()).spawn().expect("the binary");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
-        let said = lines.next().expect("a line");
-        let address = said.strip_prefix("serving memcached's text protocol at ").expect(&said);
+        let line = lines.next().expect("a line");
+        let address = line.strip_prefix("serving memcached's text protocol at ").expect(&line);
         let address = address.split(';').next().expect("an address").to_owned();
         let chains = more.contains(&"--chains").then(|| {
-            let said = lines.next().expect("another line");
-            said.strip_prefix("Remora clients connect at ").expect(&said).to_owned()
+            let line = lines.next().expect("another line");
+            line.strip_prefix("Remora clients connect at ").expect(&line).to_owned()
         });
         // A reader must drain later output, or the server would block.
         std::thread::spawn(move || lines.for_each(drop));
@@ -174,13 +174,13 @@ impl Talk {
     #[track_caller]
     pub fn stat(&mut self, name: &str) -> u64 {
         self.send(b"stats\r\n");
-        let mut found = None;
+        let mut result = None;
         loop {
             let line = String::from_utf8(self.line()).expect("text");
             match line.trim_end().strip_prefix("STAT ").and_then(|stat| stat.split_once(' ')) {
-                Some((stat, value)) if stat == name => found = Some(value.parse().expect("a number")),
+                Some((stat, value)) if stat == name => result = Some(value.parse().expect("a number")),
                 Some(_) => {}
-                None => return found.expect(name),
+                None => return result.expect(name),
             }
         }
     }

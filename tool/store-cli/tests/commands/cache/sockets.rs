@@ -30,10 +30,10 @@ impl Drop for Place {
     }
 }
 
-fn ask(path: &str, said: &str) -> String {
+fn ask(path: &str, request: &str) -> String {
     let mut stream = UnixStream::connect(path).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("an option");
-    stream.write_all(said.as_bytes()).expect("it listens");
+    stream.write_all(request.as_bytes()).expect("it listens");
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).expect("an answer");
     line
@@ -46,9 +46,9 @@ fn a_unix_socket_is_served_with_its_mode_and_removed_at_the_end() {
     for (signal, mode) in [("-TERM", "660"), ("-INT", "700"), ("-HUP", "600")] {
         let mut server = Served::start(&["--unix-socket", &path, "--unix-socket-mode", mode]);
         assert_eq!(server.address, path, "it is served there alone");
-        let found = fs::symlink_metadata(&path).expect("a socket");
-        assert!(found.file_type().is_socket());
-        assert_eq!(format!("{:o}", found.permissions().mode() & 0o777), mode);
+        let metadata = fs::symlink_metadata(&path).expect("a socket");
+        assert!(metadata.file_type().is_socket());
+        assert_eq!(format!("{:o}", metadata.permissions().mode() & 0o777), mode);
         assert_eq!(ask(&path, "set a 0 0 1\r\nx\r\nget a\r\n"), "STORED\r\n");
         assert_eq!(ask(&path, "mg a v\r\n"), "VA 1\r\n");
         assert!(server.ended(Some(signal)).success(), "{signal}");

@@ -62,10 +62,10 @@ impl Drop for Checkout {
 fn what_both_servers_pass_is_as_many_and_what_does_not_apply_is_told() {
     let same = TEST.replace("WORDS", "maxbytes 8388608");
     let checkout = Checkout::new("same", &[("same.t", &same), ("ssl_own.t", "die")]);
-    let said = checkout.run(&["--json"]).good();
-    let rows: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let output = checkout.run(&["--json"]).good();
+    let rows: serde_json::Value = serde_json::from_str(&output).expect("JSON");
     assert_eq!(rows[0]["file"], "same.t");
-    assert_eq!((&rows[0]["remora"], &rows[0]["memcached"]), (&2.into(), &2.into()), "{said}");
+    assert_eq!((&rows[0]["remora"], &rows[0]["memcached"]), (&2.into(), &2.into()), "{output}");
     assert_eq!(rows[0]["verdict"], "as many");
     assert_eq!((&rows[1]["applies"], &rows[1]["why"]), (&false.into(), &"there is no TLS".into()));
     let table = checkout.run(&["--only", "ssl_own"]).good();
