@@ -10,8 +10,8 @@ pub fn check(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         let walked = walk(file, Scope::All, &mut |tokens| {
-            let functions = (0..tokens.len()).filter(|at| is_ident(tokens.get(*at), "fn"));
-            for group in functions.filter_map(|at| parameters(&tokens[at + 1..])) {
+            let functions = (0..tokens.len()).filter(|index| is_ident(tokens.get(*index), "fn"));
+            for group in functions.filter_map(|index| parameters(&tokens[index + 1..])) {
                 let parts = group.split(|token| is_punct(Some(token), ','));
                 let tuples = parts.filter(|part| is_tuple(part));
                 faults.extend(tuples.map(|part| Fault::new(&file.path, line(&part[0]), SAYS)));
@@ -37,21 +37,21 @@ fn parameters(tokens: &[TokenTree]) -> Option<Vec<TokenTree>> {
 
 /// Returns true for a parameter `name: (A, B)`, or a reference to a tuple.
 fn is_tuple(parameter: &[TokenTree]) -> bool {
-    let is_path = |at: usize| is_punct(parameter.get(at), ':');
-    let colon =
-        (0..parameter.len()).find(|at| is_path(*at) && !is_path(at + 1) && (*at == 0 || !is_path(at - 1)));
+    let is_path = |index: usize| is_punct(parameter.get(index), ':');
+    let colon = (0..parameter.len())
+        .find(|index| is_path(*index) && !is_path(index + 1) && (*index == 0 || !is_path(index - 1)));
     let Some(colon) = colon else { return false };
-    let mut at = colon + 1;
-    while let Some(token) = parameter.get(at) {
+    let mut index = colon + 1;
+    while let Some(token) = parameter.get(index) {
         if is_punct(Some(token), '&') || is_ident(Some(token), "mut") {
-            at += 1;
+            index += 1;
         } else if is_punct(Some(token), '\'') {
-            at += 2;
+            index += 2;
         } else {
             break;
         }
     }
-    match parameter.get(at) {
+    match parameter.get(index) {
         Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
             group.stream().into_iter().any(|token| is_punct(Some(&token), ','))
         }

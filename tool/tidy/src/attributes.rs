@@ -11,11 +11,11 @@ pub fn check(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         let walked = walk(file, Scope::All, &mut |tokens| {
-            for at in 0..tokens.len() {
-                if let Some(body) = attribute(tokens, at) {
-                    let says =
-                        says(body.clone()).or_else(|| is_unsoaked(body, &tokens[at..]).then_some(UNSOAKED));
-                    faults.extend(says.map(|says| Fault::new(&file.path, line(&tokens[at]), says)));
+            for index in 0..tokens.len() {
+                if let Some(body) = attribute(tokens, index) {
+                    let says = says(body.clone())
+                        .or_else(|| is_unsoaked(body, &tokens[index..]).then_some(UNSOAKED));
+                    faults.extend(says.map(|says| Fault::new(&file.path, line(&tokens[index]), says)));
                 }
             }
         });
@@ -23,15 +23,14 @@ pub fn check(files: &[File]) -> Vec<Fault> {
     }
     for file in files.iter().filter(|file| file.path.ends_with(".md")) {
         let fences = file.text.lines().enumerate().filter(|(_, line)| is_ignored_fence(line));
-        faults.extend(fences.map(|(at, _)| Fault::new(&file.path, at + 1, IGNORED)));
+        faults.extend(fences.map(|(index, _)| Fault::new(&file.path, index + 1, IGNORED)));
     }
     faults
 }
 
 const IGNORED: &str = "an example marked `ignore` drifts unseen: make it run, or `no_run`, or plain `text`";
 
-const UNSOAKED: &str =
-    "an ignored test runs in `make soak` or `make nightly` alone, which ask for `soak` or `nightly` in its name";
+const UNSOAKED: &str = "an ignored test runs in `make soak` or `make nightly` alone, which ask for `soak` or `nightly` in its name";
 
 /// The reasons of ignored functions that another test, or another command, runs by name.
 const RUN_ELSEWHERE: [&str; 2] =
@@ -50,12 +49,12 @@ fn is_unsoaked(body: TokenStream, behind: &[TokenTree]) -> bool {
     ignores && behind.next().is_some_and(|name| !runs_by_name(name.to_string()))
 }
 
-/// Returns the tokens inside `#[…]` or `#![…]` at index `at`.
-fn attribute(tokens: &[TokenTree], at: usize) -> Option<TokenStream> {
-    if !is_punct(tokens.get(at), '#') {
+/// Returns the tokens inside `#[…]` or `#![…]` at index `index`.
+fn attribute(tokens: &[TokenTree], index: usize) -> Option<TokenStream> {
+    if !is_punct(tokens.get(index), '#') {
         return None;
     }
-    let inner = if is_punct(tokens.get(at + 1), '!') { at + 2 } else { at + 1 };
+    let inner = if is_punct(tokens.get(index + 1), '!') { index + 2 } else { index + 1 };
     match tokens.get(inner) {
         Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Bracket => Some(group.stream()),
         _ => None,
@@ -64,8 +63,8 @@ fn attribute(tokens: &[TokenTree], at: usize) -> Option<TokenStream> {
 
 fn says(body: TokenStream) -> Option<&'static str> {
     let tokens: Vec<TokenTree> = body.into_iter().collect();
-    for (at, token) in tokens.iter().enumerate() {
-        let arguments = match tokens.get(at + 1) {
+    for (index, token) in tokens.iter().enumerate() {
+        let arguments = match tokens.get(index + 1) {
             Some(TokenTree::Group(group)) => Some(group.stream()),
             _ => None,
         };
@@ -74,7 +73,7 @@ fn says(body: TokenStream) -> Option<&'static str> {
             let reasoned = arguments.clone().into_iter().any(|token| is_ident(Some(&token), "reason"));
             return (!reasoned).then_some("a lint is switched off without `reason = \"…\"`");
         }
-        if is_ident(Some(token), "ignore") && at + 1 == tokens.len() {
+        if is_ident(Some(token), "ignore") && index + 1 == tokens.len() {
             return Some("a test is left out without saying why: `#[ignore = \"soak: …\"]`");
         }
         if is_ident(Some(token), "doc") && tokens.last().is_some_and(is_ignored_doc) {

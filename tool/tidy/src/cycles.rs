@@ -33,9 +33,9 @@ pub fn check(files: &[File]) -> Vec<Fault> {
 
 fn fault(modules: &Modules, arrows: &Arrows, cycle: &[Id]) -> Fault {
     let steps = cycle.iter().zip(cycle.iter().cycle().skip(1));
-    let steps = steps.map(|(from, to)| {
-        let site = arrows[from].get(to).map_or("", String::as_str);
-        format!("\n    {} names {} ({site})", modules.name(*from), modules.name(*to))
+    let steps = steps.map(|(source, target)| {
+        let site = arrows[source].get(target).map_or("", String::as_str);
+        format!("\n    {} names {} ({site})", modules.name(*source), modules.name(*target))
     });
     let says = format!("a cycle of modules: move what they share below them{}", steps.collect::<String>());
     Fault::new(modules.file(cycle[0]), 0, says)
@@ -44,9 +44,9 @@ fn fault(modules: &Modules, arrows: &Arrows, cycle: &[Id]) -> Fault {
 /// Returns the references that count: all except those from a module to a module below it.
 fn arrows(modules: &Modules) -> Arrows {
     let mut arrows = Arrows::new();
-    for Arrow { from, to, site } in modules.arrows() {
-        if !modules.line(to).contains(&from) {
-            arrows.entry(from).or_default().insert(to, site);
+    for Arrow { source, target, site } in modules.arrows() {
+        if !modules.line(target).contains(&source) {
+            arrows.entry(source).or_default().insert(target, site);
         }
     }
     arrows
@@ -56,16 +56,16 @@ fn arrows(modules: &Modules) -> Arrows {
 fn shortest(arrows: &Arrows, start: Id) -> Option<Vec<Id>> {
     let mut before = BTreeMap::new();
     let mut open = VecDeque::from([start]);
-    while let Some(at) = open.pop_front() {
-        for &next in arrows.get(&at).into_iter().flat_map(BTreeMap::keys) {
+    while let Some(node) = open.pop_front() {
+        for &next in arrows.get(&node).into_iter().flat_map(BTreeMap::keys) {
             if next == start {
-                let back = std::iter::successors(Some(at), |id| before.get(id).copied());
+                let back = std::iter::successors(Some(node), |id| before.get(id).copied());
                 let mut cycle: Vec<Id> = back.collect();
                 cycle.reverse();
                 return Some(cycle);
             }
             if let Entry::Vacant(entry) = before.entry(next) {
-                entry.insert(at);
+                entry.insert(node);
                 open.push_back(next);
             }
         }
@@ -77,8 +77,10 @@ fn shortest(arrows: &Arrows, start: Id) -> Option<Vec<Id>> {
 fn reached(arrows: &Arrows, start: Id) -> BTreeSet<Id> {
     let mut seen = BTreeSet::new();
     let mut open = vec![start];
-    while let Some(at) = open.pop() {
-        open.extend(arrows.get(&at).into_iter().flat_map(BTreeMap::keys).filter(|next| seen.insert(**next)));
+    while let Some(node) = open.pop() {
+        open.extend(
+            arrows.get(&node).into_iter().flat_map(BTreeMap::keys).filter(|next| seen.insert(**next)),
+        );
     }
     seen
 }

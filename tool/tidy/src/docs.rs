@@ -38,12 +38,12 @@ pub fn check(files: &[File]) -> Vec<Fault> {
     for file in files.iter().filter(|file| is_document(&file.path)) {
         let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mut fenced = false;
-        for (at, text) in file.text.lines().enumerate() {
+        for (index, text) in file.text.lines().enumerate() {
             if text.trim_start().starts_with("```") {
                 fenced = !fenced;
                 continue;
             }
-            let mut missing = |says: String| faults.push(Fault::new(&file.path, at + 1, says));
+            let mut missing = |says: String| faults.push(Fault::new(&file.path, index + 1, says));
             let spans = if fenced { Vec::new() } else { spans(text) };
             for name in spans.iter().copied().filter(|name| is_path(name)).chain(links(text)) {
                 if !exists(&known, folder, name) {
@@ -73,11 +73,11 @@ pub fn comments(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         let comments = file.text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"));
-        for (at, text) in comments {
+        for (index, text) in comments {
             let documents = spans(text).into_iter().filter(|name| name.ends_with(".md") && is_path(name));
             for name in documents.filter(|name| !exists(&known, "", name)) {
                 let says = format!("sends the reader to `{name}`, which does not exist");
-                faults.push(Fault::new(&file.path, at + 1, says));
+                faults.push(Fault::new(&file.path, index + 1, says));
             }
         }
     }
@@ -94,7 +94,7 @@ fn paths(files: &[File]) -> BTreeSet<&str> {
     let mut known = BTreeSet::from(MADE);
     for file in files {
         known.insert(file.path.as_str());
-        known.extend(file.path.match_indices('/').map(|(at, _)| &file.path[..at]));
+        known.extend(file.path.match_indices('/').map(|(offset, _)| &file.path[..offset]));
     }
     known
 }

@@ -32,10 +32,10 @@ pub fn check(files: &[File]) -> Vec<Fault> {
             continue;
         }
         let walked = walk(file, Scope::Shipped, &mut |tokens| {
-            for (at, token) in tokens.iter().enumerate() {
-                let follows = |name: &&str| is_ident(tokens.get(at + 3), name);
+            for (index, token) in tokens.iter().enumerate() {
+                let follows = |name: &&str| is_ident(tokens.get(index + 3), name);
                 let reads = is_ident(Some(token), "env")
-                    && is_punct(tokens.get(at + 1), ':')
+                    && is_punct(tokens.get(index + 1), ':')
                     && STANDARD.iter().any(follows);
                 if reads || FOREIGN.iter().any(|name| is_ident(Some(token), name)) {
                     let says =
@@ -63,11 +63,11 @@ pub fn documented(files: &[File]) -> Vec<Fault> {
     let mut read = BTreeSet::new();
     let mut faults = Vec::new();
     for file in readers {
-        for (at, text) in file.text.lines().enumerate() {
+        for (index, text) in file.text.lines().enumerate() {
             let quoted = |name: &&str| !file.is_rust() || text.contains(&format!("\"{name}\""));
             for name in names(text).filter(quoted) {
                 if read.insert(name) && !rows.contains(name) {
-                    faults.push(Fault::new(&file.path, at + 1, format!("{PAGE} has no row for {name}")));
+                    faults.push(Fault::new(&file.path, index + 1, format!("{PAGE} has no row for {name}")));
                 }
             }
         }

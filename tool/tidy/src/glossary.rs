@@ -55,13 +55,13 @@ fn is_code(file: &File) -> bool {
 /// Returns the cells of each row, and its line number.
 fn rows(text: &str) -> Vec<(usize, [&str; 3])> {
     let mut rows = Vec::new();
-    for (at, line) in text.lines().enumerate() {
+    for (index, line) in text.lines().enumerate() {
         let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
         if let (true, &[term, meaning, place]) = (line.starts_with('|'), &cells[..])
             && term != "term"
             && !term.starts_with('-')
         {
-            rows.push((at + 1, [term, meaning, place]));
+            rows.push((index + 1, [term, meaning, place]));
         }
     }
     rows
@@ -72,9 +72,9 @@ fn uses(text: &str, term: &str) -> bool {
     let words = words(text);
     let term: Vec<&str> = term.split_whitespace().collect();
     let Some((last, first)) = term.split_last() else { return false };
-    words.windows(term.len()).any(|found| {
-        let ending = found[first.len()].strip_prefix(last);
-        found[..first.len()].iter().eq(first) && ending.is_some_and(|ending| ENDINGS.contains(&ending))
+    words.windows(term.len()).any(|window| {
+        let ending = window[first.len()].strip_prefix(last);
+        window[..first.len()].iter().eq(first) && ending.is_some_and(|ending| ENDINGS.contains(&ending))
     })
 }
 
@@ -116,8 +116,8 @@ mod tests {
     #[test]
     fn an_entry_that_the_code_does_not_use_is_a_fault() {
         for code in ["struct Free; struct List;", "// planes", "lanes_of"] {
-            let found = faults("| lane chief | One. | `core/nic/src/a.rs` |", code);
-            assert!(found.len() == 1 && found[0].contains("does not use `lane chief`"), "{found:?}");
+            let result = faults("| lane chief | One. | `core/nic/src/a.rs` |", code);
+            assert!(result.len() == 1 && result[0].contains("does not use `lane chief`"), "{result:?}");
         }
     }
 
@@ -129,8 +129,8 @@ mod tests {
         let files = [("core/nic/src/a.rs", "struct Lane;"), ("core/nic/src/b.rs", "struct Line;")];
         let mut files: Vec<File> = files.iter().map(|(path, text)| File::sample(path, text)).collect();
         files.push(File::sample(PATH, glossary));
-        let found = check(&files);
-        assert!(found.len() == 1 && found[0].says.contains("b.rs does not use `lane`"), "{found:?}");
+        let result = check(&files);
+        assert!(result.len() == 1 && result[0].says.contains("b.rs does not use `lane`"), "{result:?}");
     }
 
     #[test]

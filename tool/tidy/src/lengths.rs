@@ -44,12 +44,12 @@ pub fn check(files: &[File]) -> Vec<Fault> {
 
 /// Reports long functions of one nesting level: `fn name … { body }`.
 fn functions(file: &File, tokens: &[TokenTree], faults: &mut Vec<Fault>) {
-    for (at, token) in tokens.iter().enumerate() {
-        let Some(TokenTree::Ident(name)) = tokens.get(at + 1) else { continue };
+    for (index, token) in tokens.iter().enumerate() {
+        let Some(TokenTree::Ident(name)) = tokens.get(index + 1) else { continue };
         if !is_ident(Some(token), "fn") {
             continue;
         }
-        let rest = tokens[at + 2..].iter();
+        let rest = tokens[index + 2..].iter();
         let mut rest = rest.take_while(|token| !is_punct(Some(token), ';'));
         let body = rest.find_map(|token| match token {
             TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group),
@@ -84,16 +84,16 @@ mod tests {
     #[test]
     fn a_function_of_71_lines_is_a_fault_and_one_of_70_is_not() {
         assert_eq!(faults(&function(70)), []);
-        let found = faults(&function(71));
-        assert!(found.len() == 1 && found[0].says.contains("fn long has 71 lines"), "{found:?}");
+        let result = faults(&function(71));
+        assert!(result.len() == 1 && result[0].says.contains("fn long has 71 lines"), "{result:?}");
     }
 
     #[test]
     fn long_functions_are_found_inside_macros_impls_and_functions() {
         for (before, after) in [("macro_rules! m { () => {", "} }"), ("impl A {", "}"), ("fn outer() {", "}")]
         {
-            let found = faults(&format!("{before}{}{after}", function(71)));
-            assert!(found.iter().any(|fault| fault.says.contains("fn long has 71")), "{before}: {found:?}");
+            let result = faults(&format!("{before}{}{after}", function(71)));
+            assert!(result.iter().any(|fault| fault.says.contains("fn long has 71")), "{before}: {result:?}");
         }
     }
 

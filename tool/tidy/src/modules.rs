@@ -45,9 +45,9 @@ pub struct Module {
 #[derive(Debug, Clone)]
 pub struct Arrow {
     /// The module that contains the reference.
-    pub from: Id,
+    pub source: Id,
     /// The module that defines the target.
-    pub to: Id,
+    pub target: Id,
     /// The place, as `file:line: path`.
     pub site: String,
 }
@@ -108,36 +108,36 @@ impl Modules {
         files: &BTreeMap<&str, &File>,
         outer: bool,
     ) {
-        let mut at = 0;
-        while at < tokens.len() {
+        let mut index = 0;
+        while index < tokens.len() {
             let module = &mut self.all[id];
-            match (&tokens[at], tokens.get(at + 1), tokens.get(at + 2)) {
+            match (&tokens[index], tokens.get(index + 1), tokens.get(index + 2)) {
                 (word, Some(TokenTree::Ident(name)), Some(next)) if outer && is_ident(Some(word), "mod") => {
                     self.child(id, &name.to_string(), next, folder, files);
-                    at += 3;
+                    index += 3;
                 }
                 (word, ..) if is_ident(Some(word), "use") => {
-                    let end = end_of(tokens, at);
-                    module.import(&tokens[at + 1..end], Vec::new());
-                    at = end;
+                    let end = end_of(tokens, index);
+                    module.import(&tokens[index + 1..end], Vec::new());
+                    index = end;
                 }
                 (word, Some(TokenTree::Ident(name)), _) if outer && is_item(word, name) => {
                     module.items.insert(name.to_string());
-                    at += 2;
+                    index += 2;
                 }
                 (word, Some(_), Some(TokenTree::Ident(name)))
                     if outer && is_ident(Some(word), "macro_rules") =>
                 {
                     module.items.insert(name.to_string());
-                    at += 3;
+                    index += 3;
                 }
-                (TokenTree::Ident(_), ..) => at = module.path(tokens, at),
+                (TokenTree::Ident(_), ..) => index = module.path(tokens, index),
                 (TokenTree::Group(group), ..) => {
                     let inner = shipped(group.stream());
                     self.level(id, &inner, folder, files, false);
-                    at += 1;
+                    index += 1;
                 }
-                _ => at += 1,
+                _ => index += 1,
             }
         }
     }
@@ -162,13 +162,16 @@ impl Modules {
     /// Returns every reference between two modules of one crate, without duplicates.
     pub fn arrows(&self) -> Vec<Arrow> {
         let mut arrows = BTreeMap::new();
-        for (from, module) in self.all.iter().enumerate() {
+        for (source, module) in self.all.iter().enumerate() {
             let imports = module.imports.values().chain(&module.globs);
             for path in imports.chain(module.paths.keys()) {
-                let Some(to) = self.definer(from, path, DEPTH).filter(|to| *to != from) else { continue };
+                let Some(target) = self.definer(source, path, DEPTH).filter(|target| *target != source)
+                else {
+                    continue;
+                };
                 let line = module.paths.get(path).copied().unwrap_or_default();
                 let site = format!("{}:{line}: {}", module.file, path.join("::"));
-                arrows.entry((from, to)).or_insert(Arrow { from, to, site });
+                arrows.entry((source, target)).or_insert(Arrow { source, target, site });
             }
         }
         arrows.into_values().collect()
@@ -176,13 +179,13 @@ impl Modules {
 
     /// Returns the module of this crate that defines the path's target. Returns `None` if the target is a
     /// module or belongs to another crate.
-    fn definer(&self, from: Id, path: &[String], depth: usize) -> Option<Id> {
+    fn definer(&self, id: Id, path: &[String], depth: usize) -> Option<Id> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
-            "crate" => self.walk(self.root(from), rest, depth),
-            "self" => self.walk(from, rest, depth),
-            "super" => self.walk(self.all[from].parent?, rest, depth),
-            _ => match self.find(from, first, rest, depth)? {
+            "crate" => self.walk(self.root(id), rest, depth),
+            "self" => self.walk(id, rest, depth),
+            "super" => self.walk(self.all[id].parent?, rest, depth),
+            _ => match self.find(id, first, rest, depth)? {
                 Found::Here(module) => Some(module),
                 Found::Elsewhere => None,
             },
@@ -198,7 +201,7 @@ impl Modules {
             "self" => self.walk(module, rest, depth),
             _ => match self.find(module, first, rest, depth) {
                 Some(Found::Elsewhere) => None,
-                Some(Found::Here(found)) => Some(found),
+                Some(Found::Here(id)) => Some(id),
                 None => Some(module),
             },
         }
@@ -228,24 +231,24 @@ impl Modules {
     }
 
     /// Returns the module that a path names.
-    fn module(&self, from: Id, path: &[String], depth: usize) -> Option<Id> {
-        let mut at = from;
+    fn module(&self, start: Id, path: &[String], depth: usize) -> Option<Id> {
+        let mut id = start;
         let mut path = path;
         while let Some((first, rest)) = path.split_first() {
-            let module = &self.all[at];
-            at = match first.as_str() {
-                "crate" => self.root(at),
-                "self" => at,
+            let module = &self.all[id];
+            id = match first.as_str() {
+                "crate" => self.root(id),
+                "self" => id,
                 "super" => module.parent?,
                 name => match (module.children.get(name), module.imports.get(name)) {
                     (Some(child), _) => *child,
-                    (None, Some(import)) => self.module(at, import, depth.checked_sub(1)?)?,
+                    (None, Some(import)) => self.module(id, import, depth.checked_sub(1)?)?,
                     (None, None) => return None,
                 },
             };
             path = rest;
         }
-        Some(at)
+        Some(id)
     }
 
     /// Returns the path of the file that contains the module's code.
@@ -281,10 +284,10 @@ impl Module {
     /// Records the imports of the tokens after `use`. `before` is the path up to here.
     fn import(&mut self, tree: &[TokenTree], before: Vec<String>) {
         let mut path = before;
-        for (at, token) in tree.iter().enumerate() {
+        for (index, token) in tree.iter().enumerate() {
             match token {
                 TokenTree::Ident(word) if word == "as" => {
-                    let name = tree.get(at + 1).map(ToString::to_string).unwrap_or_default();
+                    let name = tree.get(index + 1).map(ToString::to_string).unwrap_or_default();
                     self.bring(name, path, line(token));
                     return;
                 }
@@ -316,23 +319,23 @@ impl Module {
         self.imports.insert(name, path);
     }
 
-    /// Records the path that begins at index `at`, and returns the index of its end.
-    fn path(&mut self, tokens: &[TokenTree], at: usize) -> usize {
-        let is_part = |at: usize| is_punct(tokens.get(at), ':') && is_punct(tokens.get(at + 1), ':');
-        let mut path = vec![tokens[at].to_string()];
-        let mut end = at + 1;
+    /// Records the path that begins at index `index`, and returns the index of its end.
+    fn path(&mut self, tokens: &[TokenTree], index: usize) -> usize {
+        let is_part = |index: usize| is_punct(tokens.get(index), ':') && is_punct(tokens.get(index + 1), ':');
+        let mut path = vec![tokens[index].to_string()];
+        let mut end = index + 1;
         while let (true, Some(TokenTree::Ident(name))) = (is_part(end), tokens.get(end + 2)) {
             path.push(name.to_string());
             end += 3;
         }
         // A field or method is not a path. A lone name counts because a glob import may provide it, if it is
         // a type, a call or a macro.
-        let behind = |back: usize| at.checked_sub(back).and_then(|at| tokens.get(at));
+        let behind = |back: usize| index.checked_sub(back).and_then(|index| tokens.get(index));
         let after_dot = is_punct(behind(1), '.') && !is_punct(behind(2), '.');
         let calls = matches!(tokens.get(end), Some(TokenTree::Group(_))) || is_punct(tokens.get(end), '!');
         let is_named = path[0].starts_with(char::is_uppercase) || calls || path.len() > 1;
         if !after_dot && is_named && !is_ident(behind(1), "fn") {
-            self.paths.entry(path).or_insert(line(&tokens[at]));
+            self.paths.entry(path).or_insert(line(&tokens[index]));
         }
         end
     }
@@ -343,7 +346,7 @@ fn is_item(word: &TokenTree, name: &Ident) -> bool {
 }
 
 /// Returns the index of the next semicolon, or of the end.
-fn end_of(tokens: &[TokenTree], at: usize) -> usize {
-    let behind = tokens[at..].iter().position(|token| is_punct(Some(token), ';'));
-    behind.map_or(tokens.len(), |behind| at + behind)
+fn end_of(tokens: &[TokenTree], index: usize) -> usize {
+    let behind = tokens[index..].iter().position(|token| is_punct(Some(token), ';'));
+    behind.map_or(tokens.len(), |behind| index + behind)
 }

@@ -32,7 +32,7 @@ pub fn width(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         let mut fenced = false;
-        for (at, text) in file.text.lines().enumerate() {
+        for (index, text) in file.text.lines().enumerate() {
             let Some(comment) = comment(text) else {
                 fenced = false;
                 continue;
@@ -41,7 +41,7 @@ pub fn width(files: &[File]) -> Vec<Fault> {
             let columns = text.chars().count();
             if columns > WIDTH && !fenced && !comment.starts_with('|') {
                 let says = format!("a comment of {columns} columns: wrap it at {WIDTH}");
-                faults.push(Fault::new(&file.path, at + 1, says));
+                faults.push(Fault::new(&file.path, index + 1, says));
             }
         }
     }
@@ -58,10 +58,10 @@ fn comment(text: &str) -> Option<&str> {
 pub fn metaphors(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust() && is_judged(file)) {
-        for (name, at) in types(file) {
+        for (name, line) in types(file) {
             if METAPHORS.contains(&name.as_str()) {
                 let says = format!("{name} is a metaphor: take the word of the field");
-                faults.push(Fault::new(&file.path, at, says));
+                faults.push(Fault::new(&file.path, line, says));
             }
         }
     }
@@ -89,11 +89,11 @@ pub fn file_names(files: &[File]) -> Vec<Fault> {
 pub fn worn(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| is_judged(file) && file.path != "CHANGELOG.md") {
-        for (at, text) in file.text.lines().enumerate() {
+        for (index, text) in file.text.lines().enumerate() {
             let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
             if let Some(word) = words.find(|word| WORN.contains(&word.to_ascii_lowercase().as_str())) {
                 let says = format!("\"{word}\": say crate, layer, module, buffer, capacity or space");
-                faults.push(Fault::new(&file.path, at + 1, says));
+                faults.push(Fault::new(&file.path, index + 1, says));
             }
         }
     }

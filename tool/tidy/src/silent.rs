@@ -15,28 +15,28 @@ pub fn early_returns(files: &[File]) -> Vec<Fault> {
             let indent = depth(lines[number]);
             let body = lines.iter().enumerate().skip(number + 1);
             let body = body.take_while(|(_, line)| line.is_empty() || **line != closing(indent));
-            let returns = body.filter(|(at, _)| is_early_return(&lines, *at, indent));
-            faults.extend(returns.map(|(at, _)| {
+            let returns = body.filter(|(index, _)| is_early_return(&lines, *index, indent));
+            faults.extend(returns.map(|(index, _)| {
                 let says = "a test that returns early counts as passed: use `remora_netns::require!`";
-                Fault::new(&file.path, at + 1, says)
+                Fault::new(&file.path, index + 1, says)
             }));
         }
     }
     faults
 }
 
-/// Returns whether line `at`, in a test at this indent, leaves the test by a statement of its body. Closures
-/// and loops are deeper.
-fn is_early_return(lines: &[&str], at: usize, indent: usize) -> bool {
-    let text = lines[at].trim();
-    if depth(lines[at]) == indent + 4 {
+/// Returns whether line `index`, in a test at this indent, leaves the test by a statement of its body.
+/// Closures and loops are deeper.
+fn is_early_return(lines: &[&str], index: usize, indent: usize) -> bool {
+    let text = lines[index].trim();
+    if depth(lines[index]) == indent + 4 {
         return text.ends_with("else { return };") || text.ends_with("else { return; };");
     }
     let returns =
         text == "return;" || text.starts_with("return println!") || text.starts_with("return eprintln!");
-    let before = &lines[at.saturating_sub(1)];
+    let before = &lines[index.saturating_sub(1)];
     let branches = before.trim_start().starts_with("if ") || before.trim_end().ends_with("else {");
-    returns && depth(lines[at]) == indent + 8 && branches && depth(before) == indent + 4
+    returns && depth(lines[index]) == indent + 8 && branches && depth(before) == indent + 4
 }
 
 fn depth(line: &str) -> usize {

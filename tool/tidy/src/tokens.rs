@@ -49,26 +49,26 @@ pub fn shipped(stream: TokenStream) -> Vec<TokenTree> {
 /// Returns the tokens of one level without its `#[cfg(test)]` items.
 fn without_tests(tokens: &[TokenTree]) -> Vec<TokenTree> {
     let mut kept = Vec::with_capacity(tokens.len());
-    let mut at = 0;
-    while at < tokens.len() {
-        match attribute(tokens, at) {
-            Some((body, next)) if is_test_only(&body) => at = end_of_item(tokens, next),
+    let mut index = 0;
+    while index < tokens.len() {
+        match attribute(tokens, index) {
+            Some((body, next)) if is_test_only(&body) => index = end_of_item(tokens, next),
             _ => {
-                kept.push(tokens[at].clone());
-                at += 1;
+                kept.push(tokens[index].clone());
+                index += 1;
             }
         }
     }
     kept
 }
 
-/// Returns the inner tokens of the attribute `#[…]` at `at` (not `#![…]`), and the index after it.
-fn attribute(tokens: &[TokenTree], at: usize) -> Option<(TokenStream, usize)> {
-    match (tokens.get(at)?, tokens.get(at + 1)?) {
+/// Returns the inner tokens of the attribute `#[…]` at `index` (not `#![…]`), and the index after it.
+fn attribute(tokens: &[TokenTree], index: usize) -> Option<(TokenStream, usize)> {
+    match (tokens.get(index)?, tokens.get(index + 1)?) {
         (TokenTree::Punct(punct), TokenTree::Group(group))
             if punct.as_char() == '#' && group.delimiter() == Delimiter::Bracket =>
         {
-            Some((group.stream(), at + 2))
+            Some((group.stream(), index + 2))
         }
         _ => None,
     }
@@ -102,20 +102,20 @@ pub fn test_modules(file: &File) -> Vec<String> {
     declared(Scope::All).into_iter().filter(|name| !shipped.contains(name)).collect()
 }
 
-/// Returns the index after the item that begins at `at`: after its body or its semicolon.
-fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
-    while at < tokens.len() {
-        let ends = match &tokens[at] {
+/// Returns the index after the item that begins at `index`: after its body or its semicolon.
+fn end_of_item(tokens: &[TokenTree], mut index: usize) -> usize {
+    while index < tokens.len() {
+        let ends = match &tokens[index] {
             TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
             TokenTree::Punct(punct) => punct.as_char() == ';',
             _ => false,
         };
-        at += 1;
+        index += 1;
         if ends {
             break;
         }
     }
-    at
+    index
 }
 
 /// Returns true if the token is the given identifier.

@@ -29,11 +29,11 @@ pub fn check(files: &[File]) -> Vec<Fault> {
 /// Crates that may have `unsafe` and have none.
 pub fn unused(files: &[File]) -> Vec<Fault> {
     let has_unsafe = |file: &File| {
-        let mut found = false;
+        let mut is_unsafe = false;
         let _ = walk(file, Scope::All, &mut |tokens| {
-            found |= tokens.iter().any(|token| is_ident(Some(token), "unsafe"));
+            is_unsafe |= tokens.iter().any(|token| is_ident(Some(token), "unsafe"));
         });
-        found
+        is_unsafe
     };
     let is_unused =
         |name: &&str| !files.iter().any(|file| file.is_rust() && file.member() == *name && has_unsafe(file));

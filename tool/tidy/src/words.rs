@@ -31,9 +31,9 @@ pub fn unfinished(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         let walked = walk(file, Scope::All, &mut |tokens| {
-            for (at, token) in tokens.iter().enumerate() {
+            for (index, token) in tokens.iter().enumerate() {
                 let word = UNFINISHED.into_iter().find(|word| is_ident(Some(token), word));
-                if let (Some(word), true) = (word, is_punct(tokens.get(at + 1), '!')) {
+                if let (Some(word), true) = (word, is_punct(tokens.get(index + 1), '!')) {
                     faults.push(Fault::new(
                         &file.path,
                         line(token),
@@ -51,13 +51,13 @@ pub fn unfinished(files: &[File]) -> Vec<Fault> {
 pub fn notes(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files {
-        for (at, text) in file.text.lines().enumerate() {
+        for (index, text) in file.text.lines().enumerate() {
             let mut words = text.split(|c: char| !c.is_alphanumeric());
             if let Some(note) = words.find(|word| NOTES.contains(word)) {
-                faults.push(Fault::new(&file.path, at + 1, format!("{note}: finish it, or file it")));
+                faults.push(Fault::new(&file.path, index + 1, format!("{note}: finish it, or file it")));
             }
             if let Some(path) = MACHINE.iter().find(|path| text.contains(**path)) {
-                faults.push(Fault::new(&file.path, at + 1, format!("{path} exists on one machine only")));
+                faults.push(Fault::new(&file.path, index + 1, format!("{path} exists on one machine only")));
             }
         }
     }
@@ -77,12 +77,12 @@ pub fn impure(files: &[File]) -> Vec<Fault> {
         }
         let Some(layer) = layers::find(file.member()).filter(|layer| layer.reproducible) else { continue };
         let walked = walk(file, Scope::Shipped, &mut |tokens| {
-            for (at, token) in tokens.iter().enumerate() {
-                let taken = if is_ident(Some(token), "std") { taken_from(tokens, at) } else { Vec::new() };
+            for (index, token) in tokens.iter().enumerate() {
+                let taken = if is_ident(Some(token), "std") { taken_from(tokens, index) } else { Vec::new() };
                 // `memory` reads the current thread's ID to detect re-entry and starts no threads. It aborts
                 // the process in place of unsound behaviour.
-                let aborts = is_ident(tokens.get(at + 6), "abort");
-                let addresses = ADDRESSES.into_iter().any(|name| is_ident(tokens.get(at + 6), name));
+                let aborts = is_ident(tokens.get(index + 6), "abort");
+                let addresses = ADDRESSES.into_iter().any(|name| is_ident(tokens.get(index + 6), name));
                 let may = |part: &str| match part {
                     "net" => addresses,
                     "thread" => layer.name == "memory",
@@ -113,13 +113,13 @@ pub fn impure(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// Returns the name after `std` at index `at`: the `a` of `std::a::b`, or every first name of `std::{a::b,
+/// Returns the name after `std` at index `index`: the `a` of `std::a::b`, or every first name of `std::{a::b,
 /// c}`.
-fn taken_from(tokens: &[TokenTree], at: usize) -> Vec<String> {
-    if !(is_punct(tokens.get(at + 1), ':') && is_punct(tokens.get(at + 2), ':')) {
+fn taken_from(tokens: &[TokenTree], index: usize) -> Vec<String> {
+    if !(is_punct(tokens.get(index + 1), ':') && is_punct(tokens.get(index + 2), ':')) {
         return Vec::new();
     }
-    match tokens.get(at + 3) {
+    match tokens.get(index + 3) {
         Some(TokenTree::Ident(name)) => vec![name.to_string()],
         Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
             let inner: Vec<TokenTree> = group.stream().into_iter().collect();

@@ -47,9 +47,9 @@ impl Place {
     /// Returns all files and links below a folder of this one, in order.
     pub fn files(&self, folder: &str) -> Vec<String> {
         let mut find = Command::new("find");
-        let found = find.args([".", "!", "-type", "d"]).current_dir(self.0.join(folder)).output().unwrap();
+        let output = find.args([".", "!", "-type", "d"]).current_dir(self.0.join(folder)).output().unwrap();
         let mut files: Vec<String> =
-            String::from_utf8(found.stdout).unwrap().lines().map(str::to_owned).collect();
+            String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
         files.sort();
         files
     }

@@ -39,8 +39,8 @@ fn a_lock_of_apt_is_waited_for_and_told_once() {
     let (place, output) = setup("waits", &LOCK.repeat(3));
     assert!(output.status.success(), "{output:?}");
     let words = String::from_utf8(output.stdout).unwrap();
-    let told: Vec<&str> = words.lines().filter(|line| line.contains("waiting")).collect();
-    assert!(told.len() == 1 && told[0].contains("process 77 (unattended-upgr)"), "{words}");
+    let notices: Vec<&str> = words.lines().filter(|line| line.contains("waiting")).collect();
+    assert!(notices.len() == 1 && notices[0].contains("process 77 (unattended-upgr)"), "{words}");
     let asked = fs::read_to_string(place.0.join("tools/asked")).unwrap();
     assert_eq!(asked.lines().filter(|line| line.starts_with("update")).count(), 4, "{asked}");
 }
