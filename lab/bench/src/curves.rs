@@ -164,8 +164,8 @@ impl Saved {
 pub fn saved(path: &Path) -> Result<Vec<Saved>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
     let rows = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let rows = rows.map(|(at, line)| {
-        serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), at + 1))
+    let rows = rows.map(|(index, line)| {
+        serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), index + 1))
     });
     let rows: Vec<Saved> = rows.collect::<Result<_>>()?;
     ensure!(!rows.is_empty(), "{} has no rows: write them with `remora bench NAME --json`", path.display());
@@ -185,22 +185,23 @@ pub struct Units {
 /// which names the curve, and end in `/window-N`. Points are ordered by window; `latency` names the metric of
 /// the vertical axis.
 pub fn curves_of(rows: &[Saved], bench: &str, latency: &str, units: Units) -> Vec<Curve> {
-    let mut found: BTreeMap<String, BTreeMap<u32, [Option<f64>; 2]>> = BTreeMap::new();
+    let mut curves: BTreeMap<String, BTreeMap<u32, [Option<f64>; 2]>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.bench == bench) {
         let Some((name, window)) = row.case.rsplit_once("/window-") else { continue };
-        let (Ok(window), Some(which)) =
+        let (Ok(window), Some(column)) =
             (window.parse(), ["rate", latency].iter().position(|m| **m == row.metric))
         else {
             continue;
         };
-        found.entry(name.to_owned()).or_default().entry(window).or_default()[which] = Some(row.value);
+        curves.entry(name.to_owned()).or_default().entry(window).or_default()[column] = Some(row.value);
     }
-    let points = |of: BTreeMap<u32, [Option<f64>; 2]>| {
-        of.into_values()
+    let points = |windows: BTreeMap<u32, [Option<f64>; 2]>| {
+        windows
+            .into_values()
             .filter_map(|[rate, latency]| Some((rate? / units.rate, latency? / units.latency)))
             .collect()
     };
-    found.into_iter().map(|(name, of)| Curve { name, points: points(of) }).collect()
+    curves.into_iter().map(|(name, windows)| Curve { name, points: points(windows) }).collect()
 }
 
 /// Returns the exponent that `uniform` or `zipf-E` in the path of a case names.

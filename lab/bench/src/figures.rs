@@ -217,10 +217,10 @@ impl Args {
 
 /// Draws the figures that are drawn from rows, which come from files or from a measurement now.
 fn from_rows(args: &Args, wanted: &[Figures], mut rows: Vec<Saved>) -> Result<()> {
-    for (bench, what) in [("kv", "--curves"), ("block", "--curves"), ("txn", "ycsb-t")] {
+    for (bench, option) in [("kv", "--curves"), ("block", "--curves"), ("txn", "ycsb-t")] {
         if args.rows.is_empty() && wanted.iter().any(|figures| figures.rows() == Some(bench)) {
             let mut words = args.words(bench);
-            words.push(what.into());
+            words.push(option.into());
             rows.extend(bench::rows(&bench::Args::try_parse_from(words)?)?);
         }
     }

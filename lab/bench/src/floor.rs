@@ -54,24 +54,30 @@ pub struct Lengths {
 }
 
 /// A raw ping-pong over UDP: both ends spin on unconnected sockets.
-pub fn udp(socket: &Socket, to: &SocketAddrAny, lengths: Lengths, trips: u64) -> Result<f64> {
+pub fn udp(socket: &Socket, destination: &SocketAddrAny, lengths: Lengths, trips: u64) -> Result<f64> {
     let frame = [0x5a; 9000];
     let mut buffer = [0; 9000];
     typical(trips, || {
-        socket.send_to(&frame[..lengths.there], to).context("raw UDP ping-pong")?;
+        socket.send_to(&frame[..lengths.there], destination).context("raw UDP ping-pong")?;
         while socket.recv_from(&mut buffer).context("raw UDP ping-pong")?.is_none() {}
         Ok(())
     })
 }
 
 /// The peer's end of [`udp`].
-pub fn udp_peer(socket: &Socket, to: &SocketAddrAny, back: usize, page: &Page, ticket: Ticket) -> Result<()> {
+pub fn udp_peer(
+    socket: &Socket,
+    destination: &SocketAddrAny,
+    back: usize,
+    page: &Page,
+    ticket: Ticket,
+) -> Result<()> {
     let frame = [0xa5; 9000];
     let mut buffer = [0; 9000];
     while page.is_wanted(ticket) {
         for _ in 0..64 {
             if socket.recv_from(&mut buffer)?.is_some() {
-                socket.send_to(&frame[..back], to)?;
+                socket.send_to(&frame[..back], destination)?;
             }
         }
     }
@@ -134,11 +140,11 @@ fn broken(_: remora_port::shm::Broken) -> anyhow::Error {
 }
 
 /// Measures copies of `chunk` bytes through buffers far larger than the caches, in bytes per second.
-pub fn memcpy(from: &[u8], to: &mut [u8], chunk: usize) -> f64 {
+pub fn memcpy(source: &[u8], target: &mut [u8], chunk: usize) -> f64 {
     let started = Instant::now();
-    for (from, to) in from.chunks_exact(chunk).zip(to.chunks_exact_mut(chunk)) {
-        to.copy_from_slice(from);
-        black_box(&to);
+    for (source, target) in source.chunks_exact(chunk).zip(target.chunks_exact_mut(chunk)) {
+        target.copy_from_slice(source);
+        black_box(&target);
     }
-    from.len() as f64 / started.elapsed().as_secs_f64()
+    source.len() as f64 / started.elapsed().as_secs_f64()
 }

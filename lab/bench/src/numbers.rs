@@ -23,8 +23,8 @@ pub fn rows(bench: &'static str, model: &str, numbers: &[Number]) -> Vec<Row> {
 }
 
 fn row(bench: &'static str, model: &str, number: &Number) -> Row {
-    let Number { figure, curve, at, .. } = number;
-    let case = format!("model:{model}/{}/{}/{}", word(figure), word(curve), word(at));
+    let Number { figure, curve, at: point, .. } = number;
+    let case = format!("model:{model}/{}/{}/{}", word(figure), word(curve), word(point));
     let (metric, unit) = match number.unit {
         Unit::Nanoseconds => ("latency_mean", "ns"),
         Unit::PerSecond => ("rate", "1/s"),
@@ -33,12 +33,12 @@ fn row(bench: &'static str, model: &str, number: &Number) -> Row {
     };
     let row = Row::new(bench, case, metric, unit, &[number.modelled]);
     let Some(measured) = number.measured else { return row };
-    let what = match number.part {
+    let origin = match number.part {
         Part::Source => ", where constants were read",
         Part::Predicted => "",
         Part::Baseline => ", a rival's",
     };
-    let mut row = row.against(&format!("paper, {figure}{what}"), &[measured]);
+    let mut row = row.against(&format!("paper, {figure}{origin}"), &[measured]);
     row.residual = number.residual().map(|thousandths| thousandths as f64 / 10.0);
     let most = MOST_OFF as f64 / 1000.0;
     if number.part == Part::Predicted { row.between(1.0 - most, 1.0 + most) } else { row }
@@ -63,13 +63,13 @@ pub fn draw_beside(
 ) -> Result<()> {
     output::folder(folder)?;
     for (figure, x, y, by_factors) in drawn {
-        let of: Vec<&Number> = numbers.iter().filter(|number| number.figure == *figure).collect();
-        if of.is_empty() {
+        let points: Vec<&Number> = numbers.iter().filter(|number| number.figure == *figure).collect();
+        if points.is_empty() {
             continue;
         }
         let title = format!("{figure} in {time}");
-        let plot = plot(&of, Plot { title: &title, x, y, by_factors: *by_factors, ..Plot::default() });
-        let others = beside.iter().filter(|(of, _)| of == figure).map(|(_, plot)| plot as &dyn Drawing);
+        let plot = plot(&points, Plot { title: &title, x, y, by_factors: *by_factors, ..Plot::default() });
+        let others = beside.iter().filter(|(name, _)| name == figure).map(|(_, plot)| plot as &dyn Drawing);
         let all: Vec<&dyn Drawing> = std::iter::once(&plot as &dyn Drawing).chain(others).collect();
         write(&folder.join(format!("{bench}-{}.svg", word(figure))), &all)?;
     }
@@ -104,7 +104,7 @@ fn plot<'n>(numbers: &[&'n Number], plot: Plot<'n>) -> Plot<'n> {
     let lines = curves.iter().enumerate().map(|(line, curve)| {
         let mut values = vec![f64::NAN; places.len()];
         for number in numbers.iter().filter(|number| number.curve == *curve) {
-            let Some(place) = places.iter().position(|at| *at == number.at) else { continue };
+            let Some(place) = places.iter().position(|label| *label == number.at) else { continue };
             values[place] = shown(number.unit, number.modelled);
             let mark = |measured| Mark { line: Some(line), place, value: shown(number.unit, measured) };
             marks.extend(number.measured.map(mark));
@@ -120,11 +120,11 @@ fn plot<'n>(numbers: &[&'n Number], plot: Plot<'n>) -> Plot<'n> {
 mod tests {
     use super::*;
 
-    fn number(curve: &'static str, at: &str, measured: Option<f64>, modelled: f64) -> Number {
+    fn number(curve: &'static str, point: &str, measured: Option<f64>, modelled: f64) -> Number {
         let figure = "Figure 10";
         let unit = Unit::Nanoseconds;
         let part = Part::Predicted;
-        Number { figure, curve, at: at.to_owned(), unit, part, measured, modelled }
+        Number { figure, curve, at: point.to_owned(), unit, part, measured, modelled }
     }
 
     #[test]

@@ -34,8 +34,9 @@ const OF_WORKLOADS: [(&str, &str, &str); 5] = [
 fn of_transactions(matches: &ArgMatches) -> Option<String> {
     let asked: Vec<&OsStr> = matches.get_raw("workloads")?.collect();
     let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-    let bad = OF_WORKLOADS.iter().find(|(id, _, of)| given(id) && !asked.contains(&OsStr::new(of)));
-    bad.map(|(_, option, of)| format!("{option} is for {of}, which is not among the workloads"))
+    let bad =
+        OF_WORKLOADS.iter().find(|(id, _, workload)| given(id) && !asked.contains(&OsStr::new(workload)));
+    bad.map(|(_, option, workload)| format!("{option} is for {workload}, which is not among the workloads"))
 }
 
 /// Returns an error message if an option of `remora bench NAME` would have no effect.

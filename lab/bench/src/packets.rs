@@ -17,7 +17,7 @@ const WINDOW: usize = 4;
 
 /// Sends `count` segments of `len` bytes, waits until the peer has them, and returns the segments per
 /// second.
-pub fn send(socket: &mut Socket, to: &SocketAddrAny, len: usize, count: usize) -> Result<f64> {
+pub fn send(socket: &mut Socket, destination: &SocketAddrAny, len: usize, count: usize) -> Result<f64> {
     let train = vec![0x5a; len * TRAIN];
     let mut credit = [0; 16];
     let trains = count.div_ceil(TRAIN);
@@ -27,7 +27,7 @@ pub fn send(socket: &mut Socket, to: &SocketAddrAny, len: usize, count: usize) -
     let started = Instant::now();
     while acked < trains {
         while sent < trains && sent - acked < WINDOW {
-            match socket.send_train(&train, len as u16, to) {
+            match socket.send_train(&train, len as u16, destination) {
                 Ok(()) => sent += 1,
                 Err(Errno::AGAIN | Errno::NOBUFS) => break,
                 Err(errno) => return Err(errno).context("raw UDP packets"),
@@ -44,7 +44,13 @@ pub fn send(socket: &mut Socket, to: &SocketAddrAny, len: usize, count: usize) -
 }
 
 /// The peer's end of [`send`]; it returns one credit for each train.
-pub fn sink(socket: &mut Socket, to: &SocketAddrAny, len: usize, page: &Page, ticket: Ticket) -> Result<()> {
+pub fn sink(
+    socket: &mut Socket,
+    destination: &SocketAddrAny,
+    len: usize,
+    page: &Page,
+    ticket: Ticket,
+) -> Result<()> {
     let mut buffer = vec![0; 1 << 16];
     let mut segments = 0;
     socket.join(true).ok();
@@ -54,7 +60,7 @@ pub fn sink(socket: &mut Socket, to: &SocketAddrAny, len: usize, page: &Page, ti
             segments += arrival.len / len.max(1);
             while segments >= TRAIN {
                 segments -= TRAIN;
-                socket.send_to(&[0; 8], to)?;
+                socket.send_to(&[0; 8], destination)?;
             }
         }
     }

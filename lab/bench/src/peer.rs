@@ -93,8 +93,10 @@ impl Ends {
     /// Prepares the peer for a command before the bench continues.
     fn prepare(&mut self, command: Command, page: &Page) -> Result<()> {
         match command {
-            Command::Udp { to, .. } | Command::Stream { to } | Command::Packets { to, .. } => {
-                self.raw.resolve(to);
+            Command::Udp { to: udp_port, .. }
+            | Command::Stream { to: udp_port }
+            | Command::Packets { to: udp_port, .. } => {
+                self.raw.resolve(udp_port);
             }
             Command::Ring { .. } => self.raw.accept()?,
             Command::CpuTime => page.answer(crate::cpu_ns()),

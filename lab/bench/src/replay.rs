@@ -68,11 +68,11 @@ fn write(out: Option<&Path>, text: &str) -> Result<()> {
     }
 }
 
-fn next(words: &mut SplitWhitespace<'_>, what: &str, most: u64) -> Result<u64> {
-    let word = words.next().with_context(|| format!("{what} is missing"))?;
+fn next(words: &mut SplitWhitespace<'_>, name: &str, most: u64) -> Result<u64> {
+    let word = words.next().with_context(|| format!("{name} is missing"))?;
     match word.parse() {
         Ok(value) if value <= most => Ok(value),
-        _ => bail!("{what} is a number from 0 to {most}, not {word:?}"),
+        _ => bail!("{name} is a number from 0 to {most}, not {word:?}"),
     }
 }
 

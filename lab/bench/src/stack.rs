@@ -162,9 +162,9 @@ impl Stack {
 /// Returns the cause of a program's failure in one line: its exit status and the end of its output. Both
 /// streams are included, since UCX logs to standard output.
 pub fn reason(output: &Output) -> String {
-    let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let texts = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let lines: Vec<&str> =
-        said.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty()).collect();
+        texts.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = lines[lines.len().saturating_sub(LINES)..].join(" | ");
     if last.is_empty() {
         format!("{}, without a word", output.status)

@@ -23,7 +23,7 @@ const WINDOW: usize = 4;
 pub const COLD: usize = 64 << 20;
 
 /// Sends `bytes`, waits until the peer has them all, and returns the payload in bytes per second.
-pub fn send(socket: &mut Socket, to: &SocketAddrAny, source: &[u8], bytes: usize) -> Result<f64> {
+pub fn send(socket: &mut Socket, destination: &SocketAddrAny, source: &[u8], bytes: usize) -> Result<f64> {
     let mut train = vec![0; SEGMENT * TRAIN];
     let mut credit = [0; 16];
     let mut sent = 0;
@@ -39,7 +39,7 @@ pub fn send(socket: &mut Socket, to: &SocketAddrAny, source: &[u8], bytes: usize
                 place = (place + PAYLOAD) % COLD;
             }
             loop {
-                match socket.send_train(&train, SEGMENT as u16, to) {
+                match socket.send_train(&train, SEGMENT as u16, destination) {
                     Ok(()) => break,
                     Err(Errno::AGAIN | Errno::NOBUFS) => {}
                     Err(errno) => return Err(errno).context("raw UDP stream"),
@@ -60,7 +60,7 @@ pub fn send(socket: &mut Socket, to: &SocketAddrAny, source: &[u8], bytes: usize
 /// The peer's end of [`send`]; it returns one credit for each train.
 pub fn sink(
     socket: &mut Socket,
-    to: &SocketAddrAny,
+    destination: &SocketAddrAny,
     target: &mut [u8],
     page: &Page,
     ticket: Ticket,
@@ -80,7 +80,7 @@ pub fn sink(
         }
         while segments >= TRAIN {
             segments -= TRAIN;
-            socket.send_to(&[0; 8], to)?;
+            socket.send_to(&[0; 8], destination)?;
         }
     }
     socket.join(false).ok();

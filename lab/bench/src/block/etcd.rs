@@ -56,16 +56,16 @@ impl Cluster {
         let peers = (0..MEMBERS).map(|_| free_address()).collect::<Result<Vec<SocketAddr>>>()?;
         let clients = (0..MEMBERS).map(|_| free_address()).collect::<Result<Vec<SocketAddr>>>()?;
         let all: Vec<String> =
-            peers.iter().enumerate().map(|(at, peer)| format!("member{at}=http://{peer}")).collect();
+            peers.iter().enumerate().map(|(index, peer)| format!("member{index}=http://{peer}")).collect();
         let mut cluster = Cluster { members: Vec::new(), clients, folder };
-        for (at, peer) in peers.iter().enumerate() {
+        for (index, peer) in peers.iter().enumerate() {
             let peer = format!("http://{peer}");
-            let client = format!("http://{}", cluster.clients[at]);
+            let client = format!("http://{}", cluster.clients[index]);
             let mut command = Command::new("taskset");
             command
-                .args(["-c", &core.to_string(), "etcd", "--name", &format!("member{at}")])
+                .args(["-c", &core.to_string(), "etcd", "--name", &format!("member{index}")])
                 .arg("--data-dir")
-                .arg(cluster.folder.join(at.to_string()))
+                .arg(cluster.folder.join(index.to_string()))
                 .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
                 .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
                 .args(["--initial-cluster", &all.join(","), "--initial-cluster-state", "new"])
@@ -171,14 +171,14 @@ impl Register {
         let mut over = 0;
         let mut heard = Instant::now();
         while over < count {
-            for at in 0..clients {
-                if self.connections[at].asked.is_none() && begun < count {
+            for index in 0..clients {
+                if self.connections[index].asked.is_none() && begun < count {
                     let (key, write) = next(&mut self.random, begun);
                     let (call, question) = self.question(key, write);
-                    self.connections[at].ask(call, &question)?;
+                    self.connections[index].ask(call, &question)?;
                     begun += 1;
                 }
-                let Some((answer, latency)) = self.connections[at].take()? else { continue };
+                let Some((answer, latency)) = self.connections[index].take()? else { continue };
                 ensure!(answer.starts_with("HTTP/1.1 200"), "etcd refuses: {answer}");
                 (over, heard) = (over + 1, Instant::now());
                 took(latency);
@@ -204,13 +204,13 @@ pub fn run(
     for (name, place) in PLACES {
         let cluster = Cluster::start(Path::new(place), core)?;
         let most = clients.into_iter().max().unwrap_or(1) as usize;
-        let connections = (0..most).map(|at| Connection::open(cluster.clients[at % MEMBERS]));
+        let connections = (0..most).map(|index| Connection::open(cluster.clients[index % MEMBERS]));
         let connections = connections.collect::<Result<Vec<Connection>>>()?;
         let value = STANDARD.encode(vec![7; len as usize]);
         let mut register = Register { connections, value, random: Random::new(1) };
         let keys = blocks.min(KEYS);
         elected(&mut register)?;
-        register.run(most, keys, |_, at| (at, true), |_| ())?;
+        register.run(most, keys, |_, index| (index, true), |_| ())?;
         for clients in clients {
             let mut p50 = Vec::new();
             let mut rates = Vec::new();

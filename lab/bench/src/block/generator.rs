@@ -68,15 +68,15 @@ struct Owner {
 }
 
 impl Owners {
-    fn add(&mut self, number: u32, of: Owner) {
-        let at = self.0.partition_point(|(other, _)| *other < number);
-        self.0.insert(at, (number, of));
+    fn add(&mut self, number: u32, owner: Owner) {
+        let index = self.0.partition_point(|(other, _)| *other < number);
+        self.0.insert(index, (number, owner));
     }
 
     #[inline]
     fn of(&self, number: u32) -> Option<Owner> {
-        let at = self.0.binary_search_by_key(&number, |(number, _)| *number).ok()?;
-        Some(self.0[at].1)
+        let index = self.0.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        Some(self.0[index].1)
     }
 }
 
@@ -236,25 +236,25 @@ impl LoadGenerator {
     ) -> Result<()> {
         // The clients that can start an operation, and those that a slow replica holds up although they have
         // fewer than `each` in flight.
-        let mut free: Vec<usize> = (0..self.active).flat_map(|who| vec![who; each]).collect();
+        let mut free: Vec<usize> = (0..self.active).flat_map(|number| vec![number; each]).collect();
         let mut held = Vec::with_capacity(free.len());
         let mut begun = 0;
         let mut over = 0;
         let mut heard = Instant::now();
         while over < count {
             while begun < count
-                && let Some(who) = free.pop()
+                && let Some(number) = free.pop()
             {
-                match self.begin(who, &mut draw)? {
+                match self.begin(number, &mut draw)? {
                     true => begun += 1,
-                    false => held.push(who),
+                    false => held.push(number),
                 }
             }
             free.append(&mut held);
             let before = over;
-            self.turn(|who, nanoseconds, finished| {
+            self.turn(|number, nanoseconds, finished| {
                 over += 1;
-                free.push(who);
+                free.push(number);
                 took(nanoseconds, finished.round_trips);
             })?;
             if over > before {
@@ -267,8 +267,8 @@ impl LoadGenerator {
     }
 
     /// Starts the drawn operation. Returns false if the client cannot start it now.
-    fn begin(&mut self, who: usize, draw: impl FnMut() -> (Operation, u64)) -> Result<bool> {
-        let client = &mut self.clients[who];
+    fn begin(&mut self, number: usize, draw: impl FnMut() -> (Operation, u64)) -> Result<bool> {
+        let client = &mut self.clients[number];
         let (operation, block) = *client.drawn.get_or_insert_with(draw);
         let value: &[u8] = if operation == Operation::Write { &self.value } else { &[] };
         let now = Instant::now();
@@ -290,12 +290,12 @@ impl LoadGenerator {
         let now = self.clock.now();
         let got = self.cq.poll(&mut self.done)?;
         for completion in &self.done[..got] {
-            let Some(Owner { client: who, replica }) = self.owners.of(completion.qp_num) else { continue };
-            let Client { machine, pairs, begun, .. } = &mut self.clients[who];
+            let Some(Owner { client: number, replica }) = self.owners.of(completion.qp_num) else { continue };
+            let Client { machine, pairs, begun, .. } = &mut self.clients[number];
             if let Some(finished) = machine.complete(now, replica, completion, &mut Ends(pairs)) {
                 let well = matches!(finished.outcome, Outcome::Value(_) | Outcome::Done);
                 ensure!(well, "an operation ended as {:?}", finished.outcome);
-                ended(who, begun[finished.slot.index()].elapsed().as_nanos() as u64, &finished);
+                ended(number, begun[finished.slot.index()].elapsed().as_nanos() as u64, &finished);
             }
         }
         for Client { machine, pairs, .. } in &mut self.clients {
@@ -327,13 +327,13 @@ impl LoadGenerator {
             let now = self.clock.now();
             let got = self.cq.poll(&mut self.done)?;
             for completion in &self.done[..got] {
-                let Some(Owner { client: who, replica }) = self.owners.of(completion.qp_num) else {
+                let Some(Owner { client: number, replica }) = self.owners.of(completion.qp_num) else {
                     continue;
                 };
                 if flush.takes(completion)? {
                     continue;
                 }
-                let Client { machine, pairs, .. } = &mut self.clients[who];
+                let Client { machine, pairs, .. } = &mut self.clients[number];
                 machine.complete(now, replica, completion, &mut Ends(pairs));
             }
         }
@@ -358,8 +358,8 @@ impl LoadGenerator {
         for (number, place) in places.enumerate() {
             let started = Instant::now();
             for (pair, table) in self.clients[0].pairs.iter_mut().zip(&self.tables) {
-                let from = Remote { addr: table.addr + place, ..*table };
-                pair.post_send(&work::read(number as u64, &list, from))?;
+                let remote = Remote { addr: table.addr + place, ..*table };
+                pair.post_send(&work::read(number as u64, &list, remote))?;
             }
             under_way += replicas;
             let mut answered = 0;

@@ -25,8 +25,8 @@ const RATES: Kind = ("rate", "1/s", |round| round.rate);
 const TRIPS: Kind = ("round_trips", "per operation", |round| round.round_trips);
 
 fn of(rounds: &[Rounds], wanted: Design, figure: fn(&Round) -> f64) -> Vec<f64> {
-    let found = rounds.iter().filter(|(design, _)| *design == wanted);
-    found.flat_map(|(_, rounds)| rounds.iter().map(figure)).collect()
+    let matching = rounds.iter().filter(|(design, _)| *design == wanted);
+    matching.flat_map(|(_, rounds)| rounds.iter().map(figure)).collect()
 }
 
 /// Returns ABDLOCK's row of a figure, and PRISM-RS's compared to it.

@@ -59,10 +59,10 @@ fn memberships(replicas: usize) -> Result<Vec<Membership>> {
     let mut all = (0..replicas).map(new).collect::<Result<Vec<Membership>>>()?;
     let first = all[0].state().incarnation();
     all[1..].iter_mut().for_each(|other| other.asked(0, first));
-    for at in 0..replicas {
-        let others = all.iter().enumerate().filter(|(other, _)| *other != at);
+    for index in 0..replicas {
+        let others = all.iter().enumerate().filter(|(other, _)| *other != index);
         let answers: Vec<State> = others.map(|(_, other)| other.state()).collect();
-        ensure!(all[at].take_answers(&answers)?, "replica {at} has not begun");
+        ensure!(all[index].take_answers(&answers)?, "replica {index} has not begun");
     }
     Ok(all)
 }

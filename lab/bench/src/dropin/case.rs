@@ -219,8 +219,8 @@ mod tests {
                 let count = case.count(port, part);
                 let words = case.words(port, part);
                 assert!(count.is_multiple_of(rate::SHORT_BATCH) && count >= 10 * DEPTH, "{case:?}");
-                let at = words.iter().position(|word| word == "-n").unwrap();
-                assert_eq!(words[at + 1], count.to_string());
+                let index = words.iter().position(|word| word == "-n").unwrap();
+                assert_eq!(words[index + 1], count.to_string());
             }
         }
         assert_eq!(Case::Rate.path(PortName::Shm), "shm/ib_write_bw/64/batch-16");

@@ -38,12 +38,12 @@ fn ratios(rows: &[Row]) -> Bars<'_> {
         }
     }
     let series = PORTS.map(|port| {
-        let of = |name: &&str| compared().find(|row| parts(row) == Some((port, *name)));
+        let row_of = |name: &&str| compared().find(|row| parts(row) == Some((port, *name)));
         let bound = |row: &Row| row.limit.or(row.least).map(|bound| (bound, bound));
         Series {
             name: if port == "shm" { "by links".to_owned() } else { "over udp".to_owned() },
-            values: groups.iter().map(|name| of(name).and_then(|row| row.ratio)).collect(),
-            stated: groups.iter().map(|name| of(name).and_then(bound)).collect(),
+            values: groups.iter().map(|name| row_of(name).and_then(|row| row.ratio)).collect(),
+            stated: groups.iter().map(|name| row_of(name).and_then(bound)).collect(),
         }
     });
     Bars {
@@ -57,13 +57,13 @@ fn ratios(rows: &[Row]) -> Bars<'_> {
 
 /// Draws the round trips of UCX and libfabric.
 fn latencies(rows: &[Row]) -> Bars<'_> {
-    let of = || rows.iter().filter(|row| row.ratio.is_some() && row.case.starts_with("veth/"));
-    let groups = of().filter_map(|row| row.case.split('/').nth(1)).collect();
+    let veth_rows = || rows.iter().filter(|row| row.ratio.is_some() && row.case.starts_with("veth/"));
+    let groups = veth_rows().filter_map(|row| row.case.split('/').nth(1)).collect();
     let us = |value: Option<f64>| value.map(|ns| ns / 1e3);
     let series =
         |name: &str, values: Vec<Option<f64>>| Series { name: name.to_owned(), values, stated: Vec::new() };
-    let udp = series("our udp", of().map(|row| us(Some(row.value))).collect());
-    let tcp = series("tcp", of().map(|row| us(row.baseline_value)).collect());
+    let udp = series("our udp", veth_rows().map(|row| us(Some(row.value))).collect());
+    let tcp = series("tcp", veth_rows().map(|row| us(row.baseline_value)).collect());
     Bars {
         title: "Their ping-pong of 64 B between namespaces",
         y: "round trip, us",

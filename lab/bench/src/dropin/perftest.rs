@@ -55,8 +55,8 @@ impl Column {
     fn value(self, text: &str) -> Option<f64> {
         let mut lines = text.lines().map(str::trim).skip_while(|line| !line.starts_with("#bytes"));
         let heads = heads(lines.next()?);
-        let at = heads.iter().position(|head| head == self.head())?;
-        let value: f64 = lines.next()?.split_whitespace().nth(at)?.parse().ok()?;
+        let index = heads.iter().position(|head| head == self.head())?;
+        let value: f64 = lines.next()?.split_whitespace().nth(index)?.parse().ok()?;
         (value > 0.0).then_some(value * self.scale())
     }
 }

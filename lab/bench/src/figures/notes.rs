@@ -12,9 +12,9 @@ pub struct Notes(Vec<String>);
 impl Notes {
     /// Makes the notes: a description of the figure, the paper's numbers beside the measured ones, and the
     /// parameters that the paper does not state.
-    pub fn new(what: &str, numbers: &[String], not_given: &[String]) -> Notes {
+    pub fn new(title: &str, numbers: &[String], not_given: &[String]) -> Notes {
         let head = |words: &str| words.to_owned();
-        let mut lines = vec![head(what), String::new(), head("The paper's numbers, and these:")];
+        let mut lines = vec![head(title), String::new(), head("The paper's numbers, and these:")];
         lines.extend(numbers.iter().map(|line| format!("  {line}")));
         lines.extend([String::new(), head("Not in the paper, chosen here:")]);
         lines.extend(not_given.iter().map(|line| format!("  {line}")));

@@ -86,10 +86,10 @@ impl Args {
     fn cases(&self, workload: Option<&Chosen>) -> Vec<Case> {
         let with = |chosen: Chosen| {
             let mix = chosen.mix;
-            let of = |distribution| Chosen { mix: Mix { distribution, ..mix }, ..chosen.clone() };
-            let uniform = of(Distribution::Uniform);
+            let variant = |distribution| Chosen { mix: Mix { distribution, ..mix }, ..chosen.clone() };
+            let uniform = variant(Distribution::Uniform);
             match (self.distribution, mix.distribution) {
-                (Some(Keys::Zipf), Distribution::Uniform) => vec![of(Mix::A.distribution)],
+                (Some(Keys::Zipf), Distribution::Uniform) => vec![variant(Mix::A.distribution)],
                 (_, Distribution::Latest(_)) | (Some(Keys::Zipf), _) => vec![chosen],
                 (Some(Keys::Uniform), _) => vec![uniform],
                 // A file specifies its key distribution.
@@ -171,12 +171,12 @@ impl Benchmark for Args {
             over(self, &cases, &plan, &testbed, &mut rivals, report)?;
         }
         for rival in &rivals {
-            for (at, case) in cases.iter().enumerate() {
+            for (index, case) in cases.iter().enumerate() {
                 let case = format!("tcp/{}/{}/{}", rival.rival.name(), plan.value_len, case.name);
                 let alone = format!("{case}/same-core");
-                report.add(Row::new("kv", alone, "latency_p50", "ns", &rival.p50[at]));
+                report.add(Row::new("kv", alone, "latency_p50", "ns", &rival.p50[index]));
                 let windowed = format!("{case}/window-{RIVAL_WINDOW}");
-                report.add(Row::new("kv", windowed, "rate", "1/s", &rival.rates[at]));
+                report.add(Row::new("kv", windowed, "rate", "1/s", &rival.rates[index]));
             }
         }
         Ok(())
@@ -202,21 +202,21 @@ fn over(
     let mut rounds: Vec<Vec<Vec<Round>>> = vec![vec![Vec::new(); systems.len()]; cases.len()];
     let before = rivals.first().map_or(0, |rival| rival.rates[0].len());
     for number in 0..args.rounds {
-        for (at, rounds) in rounds.iter_mut().enumerate() {
+        for (index, rounds) in rounds.iter_mut().enumerate() {
             for (system, rounds) in systems.iter_mut().zip(rounds) {
-                rounds.push(system.round(at, &mut bare)?);
+                rounds.push(system.round(index, &mut bare)?);
             }
-            rivals.iter_mut().try_for_each(|rival| rival.round(at, plan))?;
+            rivals.iter_mut().try_for_each(|rival| rival.round(index, plan))?;
         }
         tracing::info!(port = testbed.port().name(), number, "round measured");
     }
-    for (at, (case, rounds)) in cases.iter().zip(&rounds).enumerate() {
+    for (index, (case, rounds)) in cases.iter().zip(&rounds).enumerate() {
         let beside: Vec<(Rival, &[f64])> =
-            rivals.iter().map(|rival| (rival.rival, &rival.rates[at][before..])).collect();
-        let told = rows::RowContext { port: testbed.port(), plan, case, rivals: &beside };
+            rivals.iter().map(|rival| (rival.rival, &rival.rates[index][before..])).collect();
+        let context = rows::RowContext { port: testbed.port(), plan, case, rivals: &beside };
         let designs: Vec<(Design, &[Round])> =
             systems.iter().map(|system| system.design()).zip(rounds.iter().map(Vec::as_slice)).collect();
-        told.rows(&designs).into_iter().for_each(|row| report.add(row));
+        context.rows(&designs).into_iter().for_each(|row| report.add(row));
     }
     Ok(())
 }

@@ -18,13 +18,13 @@ pub struct Case {
 impl Case {
     /// Makes the case of a workload that was chosen on the command line.
     pub fn new(Chosen { mix, name, .. }: Chosen) -> Case {
-        let what = if mix.name == PUTS.name { "put".to_owned() } else { format!("ycsb-{name}") };
+        let workload = if mix.name == PUTS.name { "put".to_owned() } else { format!("ycsb-{name}") };
         let keys = match mix.distribution {
             Distribution::Uniform => "uniform".to_owned(),
             Distribution::Zipfian(theta) => format!("zipf-{}", f64::from(theta) / 1000.0),
             Distribution::Latest(_) => "latest".to_owned(),
         };
-        Case { mix, name: format!("{what}/{keys}") }
+        Case { mix, name: format!("{workload}/{keys}") }
     }
 
     /// Returns whether the workload consists of reads only.

@@ -82,18 +82,18 @@ pub trait Contestant {
     /// Returns the design.
     fn design(&self) -> Design;
 
-    /// Measures one round of workload `at`. The server runs only during the round.
+    /// Measures one round of workload `index`. The server runs only during the round.
     ///
     /// # Errors
     /// Fails on a wrong answer or if a process has died.
-    fn round(&mut self, at: usize, bare: &mut Bare) -> Result<Round>;
+    fn round(&mut self, index: usize, bare: &mut Bare) -> Result<Round>;
 
-    /// Measures the operations per second of workload `at` while `window` operations are always in flight. A
-    /// tenth as many operations warm up first. The server runs only during the measurement.
+    /// Measures the operations per second of workload `index` while `window` operations are always in flight.
+    /// A tenth as many operations warm up first. The server runs only during the measurement.
     ///
     /// # Errors
     /// Fails on a wrong answer or if a process has died.
-    fn closed_loop(&mut self, at: usize, operations: u64, window: u32) -> Result<f64>;
+    fn closed_loop(&mut self, index: usize, operations: u64, window: u32) -> Result<f64>;
 }
 
 /// Starts a design's server on a link with its records, and stops it until its turn. If the rounds have
@@ -178,13 +178,13 @@ impl<D: KvDesign> Contestant for SystemUnderTest<D> {
         self.design
     }
 
-    fn round(&mut self, at: usize, bare: &mut Bare) -> Result<Round> {
-        let mix = self.streams[at].0;
+    fn round(&mut self, index: usize, bare: &mut Bare) -> Result<Round> {
+        let mix = self.streams[index].0;
         let kind = Kind::of(mix);
         let judged = kind.filter(|_| self.work.is_some());
         let verbs = judged.map(|kind| self.verbs(kind, bare)).transpose()?;
         let counts = Counts::of(mix, &self.plan);
-        let parts = &mut self.streams[at].1;
+        let parts = &mut self.streams[index].1;
         self.server.go_on()?;
         self.runner.together(parts, counts.warm)?;
         let alone = self.runner.alone(parts, counts.alone)?;
@@ -202,8 +202,8 @@ impl<D: KvDesign> Contestant for SystemUnderTest<D> {
         Ok(Round { round_trips: alone.round_trips, p50: alone.p50, p99: alone.p99, rate, cpu, should })
     }
 
-    fn closed_loop(&mut self, at: usize, operations: u64, window: u32) -> Result<f64> {
-        let parts = &mut self.streams[at].1;
+    fn closed_loop(&mut self, index: usize, operations: u64, window: u32) -> Result<f64> {
+        let parts = &mut self.streams[index].1;
         self.server.go_on()?;
         self.runner.closed_loop(parts, operations / 10, window)?;
         let rate = self.runner.closed_loop(parts, operations, window)?;
@@ -241,15 +241,15 @@ impl RivalUnderTest {
         Ok(RivalUnderTest { rival, cores, running, streams, p50: none.clone(), rates: none })
     }
 
-    /// Measures one round of workload `at`.
-    pub fn round(&mut self, at: usize, plan: &Plan) -> Result<()> {
-        let (mix, parts) = &mut self.streams[at];
+    /// Measures one round of workload `index`.
+    pub fn round(&mut self, index: usize, plan: &Plan) -> Result<()> {
+        let (mix, parts) = &mut self.streams[index];
         let counts = Counts::of(*mix, plan);
         let mut flight = Flight::new(&mut self.running, plan, parts);
         flight.together(counts.warm, self.cores[1])?;
-        self.p50[at].push(flight.alone(counts.alone, self.cores[0])?);
-        self.rates[at].push(flight.together(counts.together, self.cores[1])?);
-        tracing::info!(rival = self.rival.name(), rate = median(&self.rates[at]), "measured");
+        self.p50[index].push(flight.alone(counts.alone, self.cores[0])?);
+        self.rates[index].push(flight.together(counts.together, self.cores[1])?);
+        tracing::info!(rival = self.rival.name(), rate = median(&self.rates[index]), "measured");
         Ok(())
     }
 }

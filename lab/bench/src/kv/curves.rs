@@ -46,12 +46,12 @@ pub fn run(
         for (link, design) in DESIGNS.into_iter().enumerate() {
             systems.push(with_design!(design, system(design, &testbed, link, plan, &mixes, false))?);
         }
-        for (at, (_, mix)) in MIXES.iter().enumerate() {
+        for (index, (_, mix)) in MIXES.iter().enumerate() {
             for window in windows(plan.window) {
                 let mut rates = vec![Vec::new(); systems.len()];
                 for _ in 0..rounds {
                     for (system, rates) in systems.iter_mut().zip(&mut rates) {
-                        rates.push(system.closed_loop(at, OPERATIONS, window)?);
+                        rates.push(system.closed_loop(index, OPERATIONS, window)?);
                     }
                 }
                 let paths = DESIGNS.map(|design| {

@@ -199,14 +199,14 @@ impl Running {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
             Err(error) => return Err(error).context(self.rival.name()),
         }
-        let mut at = 0;
+        let mut position = 0;
         let mut answers = 0;
-        while let Some((len, count)) = self.rival.answer(&self.buffer[at..self.kept]) {
-            at += len;
+        while let Some((len, count)) = self.rival.answer(&self.buffer[position..self.kept]) {
+            position += len;
             answers += count;
         }
-        self.buffer.copy_within(at..self.kept, 0);
-        self.kept -= at;
+        self.buffer.copy_within(position..self.kept, 0);
+        self.kept -= position;
         Ok(answers)
     }
 }

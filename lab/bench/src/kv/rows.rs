@@ -64,10 +64,10 @@ impl RowContext<'_> {
         match should {
             None => rows.push(p50),
             Some(should) => {
-                let of = |figure: fn(&Should) -> f64| should.iter().map(figure).collect::<Vec<f64>>();
-                let verbs = of(|should| should.verbs);
-                let work = of(|should| should.work);
-                let whole = of(|should| should.verbs + should.work);
+                let values = |figure: fn(&Should) -> f64| should.iter().map(figure).collect::<Vec<f64>>();
+                let verbs = values(|should| should.verbs);
+                let work = values(|should| should.work);
+                let whole = values(|should| should.verbs + should.work);
                 rows.push(Row::new("kv", &case, "cpu_work", "ns per op", &work));
                 rows.push(p50.clone().against("round trips x bare verb", &verbs));
                 rows.push(p50.against("round trips x bare verb + cpu_work", &whole).within(LIMIT));

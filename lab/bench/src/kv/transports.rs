@@ -19,7 +19,7 @@ use remora_store_cli::transport::TransportName;
 
 /// A server and a client of one transport.
 trait TransportUnderTest {
-    fn round(&mut self, at: usize) -> Result<Round>;
+    fn round(&mut self, index: usize) -> Result<Round>;
 }
 
 struct ServerAndClient<S: KvSession> {
@@ -30,9 +30,9 @@ struct ServerAndClient<S: KvSession> {
 }
 
 impl<S: KvSession> TransportUnderTest for ServerAndClient<S> {
-    /// Measures one round of workload `at`. The server runs only during the round.
-    fn round(&mut self, at: usize) -> Result<Round> {
-        let (mix, parts) = &mut self.streams[at];
+    /// Measures one round of workload `index`. The server runs only during the round.
+    fn round(&mut self, index: usize) -> Result<Round> {
+        let (mix, parts) = &mut self.streams[index];
         let counts = Counts::of(*mix, &self.plan);
         self.server.go_on()?;
         self.runner.together(parts, counts.warm)?;
@@ -105,9 +105,9 @@ impl Comparison<'_> {
         }
         let mut rounds: Vec<Vec<Vec<Round>>> = vec![vec![Vec::new(); systems.len()]; self.cases.len()];
         for number in 0..self.rounds {
-            for (at, rounds) in rounds.iter_mut().enumerate() {
+            for (index, rounds) in rounds.iter_mut().enumerate() {
                 for (system, rounds) in systems.iter_mut().zip(rounds) {
-                    rounds.push(system.round(at)?);
+                    rounds.push(system.round(index)?);
                 }
             }
             tracing::info!(port = port.name(), number, "round measured");
@@ -129,10 +129,11 @@ impl Comparison<'_> {
             ("cpu", "ns of server core per op", |round| round.cpu),
         ];
         for (metric, unit, figure) in figures {
-            let of = |rounds: &Vec<Round>| rounds.iter().map(figure).collect::<Vec<f64>>();
-            let baseline = of(&rounds[0]);
+            let values = |rounds: &Vec<Round>| rounds.iter().map(figure).collect::<Vec<f64>>();
+            let baseline = values(&rounds[0]);
             for (number, (transport, rounds)) in self.transports.iter().zip(rounds).enumerate() {
-                let row = Row::new("kv", self.path(port, *transport, &case.name), metric, unit, &of(rounds));
+                let row =
+                    Row::new("kv", self.path(port, *transport, &case.name), metric, unit, &values(rounds));
                 let beside = self.transports[0].name();
                 report.add(if number == 0 { row } else { row.against(beside, &baseline) });
             }

@@ -76,16 +76,17 @@ impl Wire {
             Payload::Sges(sges) => {
                 let mut len = 0;
                 for sge in *sges {
-                    let (from, at) = self.place(sge.lkey, sge.addr)?;
-                    from.read(at, &mut through[len..len + sge.len as usize])
+                    let (source, offset) = self.place(sge.lkey, sge.addr)?;
+                    source
+                        .read(offset, &mut through[len..len + sge.len as usize])
                         .map_err(|_| PostError::BadPayload)?;
                     len += sge.len as usize;
                 }
                 len
             }
         };
-        let (to, at) = self.place(key, addr)?;
-        to.write(at, &through[..len]).map_err(|_| PostError::BadPayload)?;
+        let (target, offset) = self.place(key, addr)?;
+        target.write(offset, &through[..len]).map_err(|_| PostError::BadPayload)?;
         self.through = through;
         Ok(len as u32)
     }
@@ -144,9 +145,9 @@ impl Post for Seen<'_> {
         }
         let kind = match request.operation {
             Operation::Read(Remote { addr, rkey }) => {
-                let Payload::Sges([to]) = request.payload else { return Err(PostError::BadPayload) };
-                let from = [Sge { addr, len: to.len, lkey: rkey }];
-                self.wire.copy(&Payload::Sges(&from), to.lkey, to.addr)?;
+                let Payload::Sges([target]) = request.payload else { return Err(PostError::BadPayload) };
+                let source = [Sge { addr, len: target.len, lkey: rkey }];
+                self.wire.copy(&Payload::Sges(&source), target.lkey, target.addr)?;
                 CompletionKind::Read
             }
             Operation::Send => {
@@ -281,9 +282,9 @@ impl<D: Classical> Work<D> {
         let log = self.wire.log.take().context("the log of what was posted")?;
         let mut own = Vec::with_capacity(RUNS);
         for run in 1..=RUNS {
-            let from = if calls { run * OPERATIONS } else { 0 };
+            let first = if calls { run * OPERATIONS } else { 0 };
             let started = Instant::now();
-            self.run(kind, from)?;
+            self.run(kind, first)?;
             let all = started.elapsed();
             let started = Instant::now();
             self.replay(&log)?;
@@ -293,9 +294,9 @@ impl<D: Classical> Work<D> {
     }
 
     /// Runs the operations of a run, one at a time.
-    fn run(&mut self, kind: Kind, from: usize) -> Result<()> {
-        for at in from..from + OPERATIONS {
-            let (number, key) = self.keys[at];
+    fn run(&mut self, kind: Kind, first: usize) -> Result<()> {
+        for index in first..first + OPERATIONS {
+            let (number, key) = self.keys[index];
             let nic = &mut Seen { wire: &mut self.wire, end: 0 };
             match kind {
                 Kind::Get => self.client.get(&key, nic)?,

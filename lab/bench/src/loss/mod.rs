@@ -108,10 +108,10 @@ impl Bench<'_> {
         self.bar.set_length(u64::from(self.args.rounds) * (contestants.len() * LOSSES.len()) as u64);
         self.bar.set_position(0);
         for round in 0..u64::from(self.args.rounds) {
-            for (at, loss) in LOSSES.into_iter().enumerate() {
+            for (index, loss) in LOSSES.into_iter().enumerate() {
                 for (contestant, goodputs) in contestants.iter().zip(&mut all) {
                     self.bar.set_message(format!("{place}/{}/{loss}%", contestant.name));
-                    goodputs[at].push(run(contestant, loss / 100.0, round)?);
+                    goodputs[index].push(run(contestant, loss / 100.0, round)?);
                     self.bar.inc(1);
                 }
             }
@@ -139,26 +139,27 @@ impl Bench<'_> {
 /// bounds.
 fn rows(place: &str, contestants: &[Contestant], all: &Goodputs) -> Vec<Row> {
     let mut rows = Vec::new();
-    let row = |which: usize, at: usize| {
-        let case = format!("{place}/{}/{}%", contestants[which].name, LOSSES[at]);
-        Row::new("loss", case, "goodput", "b/s", &all[which][at])
+    let row = |contestant: usize, index: usize| {
+        let case = format!("{place}/{}/{}%", contestants[contestant].name, LOSSES[index]);
+        Row::new("loss", case, "goodput", "b/s", &all[contestant][index])
     };
-    let against =
-        |which: usize, at: usize| (format!("{}/{}%", contestants[which].name, LOSSES[at]), &all[which][at]);
-    for which in 0..contestants.len() {
-        for (at, loss) in LOSSES.into_iter().enumerate() {
-            let (name, lossless) = against(which, 0);
-            let row = row(which, at);
-            let row = if at > 0 { row.against(&name, lossless) } else { row };
-            rows.push(if which == IRN && loss == 1.0 { row.at_least(0.6) } else { row });
+    let against = |contestant: usize, index: usize| {
+        (format!("{}/{}%", contestants[contestant].name, LOSSES[index]), &all[contestant][index])
+    };
+    for contestant in 0..contestants.len() {
+        for (index, loss) in LOSSES.into_iter().enumerate() {
+            let (name, lossless) = against(contestant, 0);
+            let row = row(contestant, index);
+            let row = if index > 0 { row.against(&name, lossless) } else { row };
+            rows.push(if contestant == IRN && loss == 1.0 { row.at_least(0.6) } else { row });
         }
     }
     for (loss, least) in [(1.0, 1.25), (5.0, 2.0)] {
-        let at = LOSSES.iter().position(|known| *known == loss).unwrap_or(0);
-        let (name, back) = against(BACK, at);
-        rows.push(row(IRN, at).against(&name, back).at_least(least));
-        let (name, whole) = against(IRN, at);
-        rows.extend(WORSE.map(|which| row(which, at).against(&name, whole).within(1.0)));
+        let index = LOSSES.iter().position(|known| *known == loss).unwrap_or(0);
+        let (name, back) = against(BACK, index);
+        rows.push(row(IRN, index).against(&name, back).at_least(least));
+        let (name, whole) = against(IRN, index);
+        rows.extend(WORSE.map(|contestant| row(contestant, index).against(&name, whole).within(1.0)));
     }
     rows
 }
@@ -171,16 +172,18 @@ mod tests {
     fn each_asked_figure_is_judged_from_the_right_side() {
         let contestants = contestants();
         let all: Goodputs = (0..contestants.len())
-            .map(|which| std::array::from_fn(|at| vec![100.0 / (1 + at * (2 - which.min(1))) as f64]))
+            .map(|contestant| {
+                std::array::from_fn(|index| vec![100.0 / (1 + index * (2 - contestant.min(1))) as f64])
+            })
             .collect();
         let judged: Vec<Row> =
             rows("world", &contestants, &all).into_iter().filter(|row| row.holds.is_some()).collect();
-        let said: Vec<_> = judged
+        let bounds: Vec<_> = judged
             .iter()
             .map(|row| (row.case.as_str(), row.baseline.as_deref().unwrap_or(""), row.least, row.limit))
             .collect();
         assert_eq!(
-            said,
+            bounds,
             [
                 ("world/irn/1%", "irn/0%", Some(0.6), None),
                 ("world/irn/1%", "go-back-n/1%", Some(1.25), None),

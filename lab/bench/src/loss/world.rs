@@ -153,9 +153,9 @@ pub fn incast(bench: &mut Bench<'_>) -> Result<()> {
     bench.bar.set_position(0);
     let mut plotted: [Vec<f64>; 2] = Default::default();
     for senders in SENDERS {
-        let mut found: [Incast; 2] = Default::default();
+        let mut results: [Incast; 2] = Default::default();
         for round in 0..u64::from(bench.args.rounds) {
-            for (machine, [lost, took]) in machines.iter().zip(&mut found) {
+            for (machine, [lost, took]) in machines.iter().zip(&mut results) {
                 bench.bar.set_message(format!("world/incast/{senders}"));
                 let outcome = run(&incast_scenario(*machine, senders, burst, round))?;
                 lost.push(outcome.lost as f64);
@@ -163,10 +163,10 @@ pub fn incast(bench: &mut Bench<'_>) -> Result<()> {
                 bench.bar.inc(1);
             }
         }
-        for (times, [_, took]) in plotted.iter_mut().zip(&found) {
+        for (times, [_, took]) in plotted.iter_mut().zip(&results) {
             times.push(median(took) / 1e6);
         }
-        incast_rows(senders, &found).into_iter().for_each(|row| bench.report.add(row));
+        incast_rows(senders, &results).into_iter().for_each(|row| bench.report.add(row));
     }
     let lines = ["irn", "irn-without-bdp-fc"].into_iter().zip(plotted);
     plot::Plot {

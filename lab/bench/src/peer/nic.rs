@@ -104,8 +104,8 @@ impl Served {
     /// Posts the buffers whose addresses a client has written.
     pub fn refill(&mut self, buffers: usize) -> Result<()> {
         let list = self.buffers.as_mut().context("the free list has not been created")?;
-        for at in 0..buffers {
-            let address: u64 = self.target.get(FREED as usize + at * 8)?;
+        for index in 0..buffers {
+            let address: u64 = self.target.get(FREED as usize + index * 8)?;
             list.post(list.index(address).context("a client returned an address that is not a buffer's")?)?;
         }
         Ok(())

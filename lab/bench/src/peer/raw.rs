@@ -51,20 +51,20 @@ impl Raw {
 
     /// Answers frames until the bench sends another command.
     pub fn udp(&self, answer: usize, page: &Page, ticket: Ticket) -> Result<()> {
-        let to = self.bench.as_ref().context("the bench's socket")?;
-        floor::udp_peer(&self.socket, to, answer, page, ticket)
+        let destination = self.bench.as_ref().context("the bench's socket")?;
+        floor::udp_peer(&self.socket, destination, answer, page, ticket)
     }
 
     /// Receives a stream until the bench sends another command.
     pub fn stream(&mut self, page: &Page, ticket: Ticket) -> Result<()> {
-        let to = self.bench.as_ref().context("the bench's socket")?;
-        stream::sink(&mut self.socket, to, &mut self.cold, page, ticket)
+        let destination = self.bench.as_ref().context("the bench's socket")?;
+        stream::sink(&mut self.socket, destination, &mut self.cold, page, ticket)
     }
 
     /// Receives packets until the bench sends another command.
     pub fn packets(&mut self, len: usize, page: &Page, ticket: Ticket) -> Result<()> {
-        let to = self.bench.as_ref().context("the bench's socket")?;
-        packets::sink(&mut self.socket, to, len, page, ticket)
+        let destination = self.bench.as_ref().context("the bench's socket")?;
+        packets::sink(&mut self.socket, destination, len, page, ticket)
     }
 
     /// Answers frames of the ring.

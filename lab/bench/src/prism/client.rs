@@ -55,8 +55,9 @@ fn by_tag(operand: Operand) -> Operands {
 impl Client {
     /// Initialises the peer's memory, and performs each operation once.
     pub fn new(end: End, peer: &Peer) -> Result<Client> {
-        let told = end.qps[0].peer_private_data().get(remora_verbs::RemoteMemory::LEN..);
-        let list = *told.and_then(|rest| rest.first_chunk::<8>()).context("the peer has no free list")?;
+        let private_data = end.qps[0].peer_private_data().get(remora_verbs::RemoteMemory::LEN..);
+        let list =
+            *private_data.and_then(|rest| rest.first_chunk::<8>()).context("the peer has no free list")?;
         let echo = Echo::new(&end.local, end.remote);
         let freed = Vec::with_capacity(BUFFERS.count as usize);
         let mut client = Client { end, echo, list: u64::from_le_bytes(list), counts: [0; 3], freed };
@@ -74,7 +75,7 @@ impl Client {
 
     fn lay_out(&mut self, peer: &Peer) -> Result<()> {
         peer.run(self.end.command(NicCommand::Serve))?;
-        let value: Vec<u8> = (0..VALUE_LEN).map(|at| (at * 7 + 1) as u8).collect();
+        let value: Vec<u8> = (0..VALUE_LEN).map(|index| (index * 7 + 1) as u8).collect();
         self.end.local.write(0, &value)?;
         self.trip(Case::Write)?;
         let slot = [self.at(VALUE).addr, VALUE_LEN as u64].map(u64::to_le_bytes).concat();
@@ -146,9 +147,9 @@ impl Client {
     }
 
     #[inline]
-    fn next(&mut self, which: usize) -> u64 {
-        self.counts[which] += 1;
-        self.counts[which]
+    fn next(&mut self, index: usize) -> u64 {
+        self.counts[index] += 1;
+        self.counts[index]
     }
 
     fn cas(&mut self) -> Result<()> {
@@ -159,9 +160,9 @@ impl Client {
         Ok(())
     }
 
-    fn read(&mut self, from: Address, len: u32) -> Result<()> {
-        let into = self.here(len as usize);
-        self.end.qps[0].post_prism(&request(Operation::Read { from, len, into: &into }))?;
+    fn read(&mut self, address: Address, len: u32) -> Result<()> {
+        let sges = self.here(len as usize);
+        self.end.qps[0].post_prism(&request(Operation::Read { from: address, len, into: &sges }))?;
         self.end.complete(1)
     }
 
@@ -192,11 +193,11 @@ impl Client {
         let tag = self.next(2).to_le_bytes();
         let rkey = self.end.remote.rkey;
         let value = self.here(VALUE_LEN);
-        let to = Address::direct(Remote { addr: SCRATCH + 8, rkey });
-        let write = Operation::Write { to, data: Data::Local(Payload::Inline(&tag)) };
+        let scratch = Address::direct(Remote { addr: SCRATCH + 8, rkey });
+        let write = Operation::Write { to: scratch, data: Data::Local(Payload::Inline(&tag)) };
         let data = Data::Local(Payload::Sges(&value));
         let allocate = Operation::Allocate { list: self.list, rkey, data };
-        let at = Address::direct(self.at(BLOCK));
+        let block = Address::direct(self.at(BLOCK));
         let operands = by_tag(Operand::At(SCRATCH));
         let result = self.result(16);
         let mut batch = self.end.qps[0].batch()?;
@@ -206,7 +207,7 @@ impl Client {
             redirect: Some(SCRATCH),
             ..unsignaled(allocate)
         })?;
-        let swap = Operation::CompareSwap { at, operands };
+        let swap = Operation::CompareSwap { at: block, operands };
         batch.post_prism(&WorkRequest { conditional: true, result, ..request(swap) })?;
         batch.ring();
         self.end.complete(1)?;

@@ -54,14 +54,14 @@ fn groups() -> Vec<&'static str> {
 }
 
 fn model_bars() -> Bars<'static> {
-    let of = |model: CostModel, plan: Plan| model.latency(plan.trips, 0).map(|ns| us(ns as f64));
+    let latency_us = |model: CostModel, plan: Plan| model.latency(plan.trips, 0).map(|ns| us(ns as f64));
     let stated_of = |model| match FIGURE_1.map(|plan| stated(model, plan)) {
         none if none.iter().all(Option::is_none) => Vec::new(),
         some => some.to_vec(),
     };
     let series = |model: CostModel| Series {
         name: model.name().to_owned(),
-        values: FIGURE_1.iter().map(|plan| of(model, *plan)).collect(),
+        values: FIGURE_1.iter().map(|plan| latency_us(model, *plan)).collect(),
         stated: stated_of(model),
     };
     Bars {
@@ -150,9 +150,9 @@ mod tests {
 
     #[test]
     fn software_has_a_bar_for_each_operation_and_pays_the_network_as_often_as_the_wire_says() {
-        let at = |case: Case| Case::ALL.iter().position(|known| *known == case).unwrap();
+        let index_of = |case: Case| Case::ALL.iter().position(|known| *known == case).unwrap();
         let mut rounds = vec![vec![1000.0]; Case::ALL.len()];
-        rounds[at(Case::Chain)] = vec![1500.0, 2500.0, 9000.0];
+        rounds[index_of(Case::Chain)] = vec![1500.0, 2500.0, 9000.0];
         let trips = Case::ALL.map(|case| (case, if case == Case::TwoReads { 2.0 } else { 1.0 }));
         let measured = [Measured { port: PortName::Shm, rounds, trips: trips.to_vec() }];
         let bars = real_bars(&measured);

@@ -45,11 +45,11 @@ pub(super) fn write(
     number: u32,
     systems: &[System],
     stated: Vec<Stated>,
-    what: &str,
+    subject: &str,
     title: &str,
     software: Vec<Curve>,
 ) -> Result<()> {
-    let model_title = format!("Figure {number} in model time: {what}");
+    let model_title = format!("Figure {number} in model time: {subject}");
     let title = format!("Figure {number} in real time: {title}");
     let curves = model_curves(systems);
     let model = Curves { title: &model_title, x: RATE, y: LATENCY, curves, stated, by_factors: true };
@@ -180,10 +180,10 @@ mod tests {
 
     #[test]
     fn in_the_model_locks_cost_more_the_more_they_are_asked_for_and_prism_rs_has_none() {
-        let at = |system: &System, skew| system.load(hottest(skew)).with(CROWD).latency;
+        let latency = |system: &System, skew| system.load(hottest(skew)).with(CROWD).latency;
         let [prism, _, _, locks] = &FIGURE_6;
-        assert_eq!(at(prism, 0.0), at(prism, 1.2));
-        let grown: Vec<f64> = SKEWS.iter().map(|skew| at(locks, *skew)).collect();
+        assert_eq!(latency(prism, 0.0), latency(prism, 1.2));
+        let grown: Vec<f64> = SKEWS.iter().map(|skew| latency(locks, *skew)).collect();
         assert!(grown.is_sorted() && grown[6] > 5.0 * grown[0], "{grown:?}");
     }
 }

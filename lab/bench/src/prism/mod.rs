@@ -48,8 +48,8 @@ struct Measured {
 
 impl Measured {
     fn of(&self, case: Case) -> &[f64] {
-        let at = Case::ALL.iter().position(|known| *known == case).unwrap_or_default();
-        &self.rounds[at]
+        let index = Case::ALL.iter().position(|known| *known == case).unwrap_or_default();
+        &self.rounds[index]
     }
 
     fn trips(&self, case: Case) -> f64 {

@@ -70,16 +70,23 @@ mod tests {
     #[test]
     fn rows_name_model_operation_and_network_and_every_residual_is_judged() {
         let rows = rows();
-        let of = |case: &str| rows.iter().find(|row| row.case == case).map(|row| (row.value, row.ratio));
-        assert_eq!(of("model:ConnectX5/read/512/direct"), Some((2500.0, Some(1.0))));
-        assert_eq!(of("model:PrismAsic/indirect-read/512/direct"), Some((3100.0, Some(3100.0 / 2500.0))));
+        let value_and_ratio =
+            |case: &str| rows.iter().find(|row| row.case == case).map(|row| (row.value, row.ratio));
+        assert_eq!(value_and_ratio("model:ConnectX5/read/512/direct"), Some((2500.0, Some(1.0))));
         assert_eq!(
-            of("model:ConnectX5/indirect-read/512/direct"),
+            value_and_ratio("model:PrismAsic/indirect-read/512/direct"),
+            Some((3100.0, Some(3100.0 / 2500.0)))
+        );
+        assert_eq!(
+            value_and_ratio("model:ConnectX5/indirect-read/512/direct"),
             None,
             "the hardware cannot execute the plan"
         );
-        assert_eq!(of("model:PrismSoftware/indirect-read/512/rack"), Some((5500.0, Some(5500.0 / 6200.0))));
-        assert_eq!(of("model:ConnectX5/two-reads/512/datacenter"), Some((53_000.0, Some(1.0))));
+        assert_eq!(
+            value_and_ratio("model:PrismSoftware/indirect-read/512/rack"),
+            Some((5500.0, Some(5500.0 / 6200.0)))
+        );
+        assert_eq!(value_and_ratio("model:ConnectX5/two-reads/512/datacenter"), Some((53_000.0, Some(1.0))));
         let judged: Vec<&Row> = rows.iter().filter(|row| row.holds.is_some()).collect();
         assert_eq!(judged.len(), stated().len());
         assert!(judged.iter().all(|row| row.holds == Some(true)), "{judged:?}");

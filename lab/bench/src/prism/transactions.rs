@@ -26,10 +26,10 @@ pub fn figure_9(folder: &Path, rows: &[Saved]) -> Result<()> {
         Stated { curve: 0, x: None, y: Some(farm.latency / UNITS.latency - 5.5) },
         Stated { curve: 0, x: Some(farm.most() / UNITS.rate + 1.0), y: None },
     ];
-    let what = "read-modify-write transactions";
+    let subject = "read-modify-write transactions";
     let title = "YCSB-T, uniform keys";
     let software = measured(rows, "txn", "/ycsb-t/uniform");
-    write(folder, 9, &FIGURE_9, stated.to_vec(), what, title, software)
+    write(folder, 9, &FIGURE_9, stated.to_vec(), subject, title, software)
 }
 
 /// Draws Figure 10: the peak rate as a function of the keys' skew.

@@ -74,7 +74,7 @@ fn frames(file: &[u8]) -> Result<Vec<Seen>> {
             let flags = block
                 .len()
                 .checked_sub(12)
-                .and_then(|at| block.get(at))
+                .and_then(|offset| block.get(offset))
                 .context("the direction of a packet")?;
             seen.push(match flags & 3 {
                 2 if block.windows(MARK.len()).any(|bytes| bytes == MARK) => Seen::Mark,

@@ -75,9 +75,18 @@ impl Client {
             while posted < count && posted - done + batch <= window {
                 let Client { portal, local, grant, .. } = self;
                 for number in posted..posted + batch {
-                    let at = (number % places * len) as u64;
+                    let offset = (number % places * len) as u64;
                     let len = len as u64;
-                    portal.queue(Kind::Read, Class::Latency, local, at, grant, at, len, Some(PATIENCE))?;
+                    portal.queue(
+                        Kind::Read,
+                        Class::Latency,
+                        local,
+                        offset,
+                        grant,
+                        offset,
+                        len,
+                        Some(PATIENCE),
+                    )?;
                 }
                 portal.flush();
                 posted += batch;
@@ -91,9 +100,9 @@ impl Client {
     }
 
     /// Starts a read and returns its number.
-    pub fn submit(&mut self, class: Class, at: u64, len: u64) -> Result<u64> {
+    pub fn submit(&mut self, class: Class, offset: u64, len: u64) -> Result<u64> {
         let Client { portal, local, grant, .. } = self;
-        Ok(portal.submit(Kind::Read, class, local, at, grant, at, len, Some(PATIENCE))?)
+        Ok(portal.submit(Kind::Read, class, local, offset, grant, offset, len, Some(PATIENCE))?)
     }
 
     /// Measures RC's READs per second of `len` bytes with `window` in flight, posted in batches of `batch`.
@@ -107,9 +116,9 @@ impl Client {
             if posted < count && posted - done + batch <= window {
                 let mut together = end.qps[0].batch()?;
                 for number in posted..posted + batch {
-                    let at = number % places * len;
-                    let list = [end.local.sge(at, len)];
-                    let request = work::read(number as u64, &list, end.remote.at(at as u64));
+                    let offset = number % places * len;
+                    let list = [end.local.sge(offset, len)];
+                    let request = work::read(number as u64, &list, end.remote.at(offset as u64));
                     let signaled = number + 1 == posted + batch;
                     together.post_send(&WorkRequest {
                         flags: Flags { signaled, ..Flags::default() },

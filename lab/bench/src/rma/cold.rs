@@ -42,7 +42,7 @@ const MOST: f64 = 1.5;
 /// The requests in their form on the wire.
 struct Requests {
     socket: Socket,
-    to: SocketAddrAny,
+    destination: SocketAddrAny,
     frames: Vec<[u8; REQUEST_LEN]>,
 }
 
@@ -87,18 +87,18 @@ fn nonce(number: u32) -> Nonce {
 impl Requests {
     fn new(client: &Client) -> Result<Requests> {
         let socket = Socket::open(SocketAddr::from((LOOPBACK, 0)), &remora_port::udp::Options::default())?;
-        let to = socket.destination(SocketAddr::from((LOOPBACK, client.grant.server.udp_port)));
+        let destination = socket.destination(SocketAddr::from((LOOPBACK, client.grant.server.udp_port)));
         let mut cipher = Aes::new(2);
         let frames = (0..INITIATORS).map(|number| {
             cipher.load(0, &derived(&client.key, &initiator(number), Kind::Read));
             request(number, client.grant.region, &mut cipher)
         });
-        Ok(Requests { socket, to, frames: frames.collect() })
+        Ok(Requests { socket, destination, frames: frames.collect() })
     }
 
     /// Sends the request with this number and returns its answer, which contains data.
     fn exchange(&self, number: usize) -> Result<[u8; DATA_OVERHEAD + LEN as usize]> {
-        self.socket.send_to(&self.frames[number], &self.to).context("a request of 1RMA")?;
+        self.socket.send_to(&self.frames[number], &self.destination).context("a request of 1RMA")?;
         let mut answer = [0; DATA_OVERHEAD + LEN as usize];
         loop {
             let Some(arrival) = self.socket.recv_from(&mut answer).context("an answer of 1RMA")? else {

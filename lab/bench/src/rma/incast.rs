@@ -127,8 +127,17 @@ impl Incast {
     fn by_rma(&mut self) -> Result<()> {
         let Incast { portal, buffer, grants, .. } = self;
         for (number, grant) in grants.iter().enumerate() {
-            let at = (number * LEN) as u64;
-            portal.submit(Kind::Read, Class::Latency, buffer, at, grant, 0, LEN as u64, Some(PATIENCE))?;
+            let offset = (number * LEN) as u64;
+            portal.submit(
+                Kind::Read,
+                Class::Latency,
+                buffer,
+                offset,
+                grant,
+                0,
+                LEN as u64,
+                Some(PATIENCE),
+            )?;
         }
         let mut left = grants.len();
         while left > 0 {

@@ -38,8 +38,8 @@ impl Egress for Pipe {
     }
 
     fn lend(&mut self, _: Peer, _: Class, len: usize) -> Option<Lease<'_>> {
-        let at = self.lens.len() * FRAME;
-        let bytes = self.bytes.get_mut(at..at + len)?;
+        let offset = self.lens.len() * FRAME;
+        let bytes = self.bytes.get_mut(offset..offset + len)?;
         self.lens.push(len);
         Some(Lease { bytes, ip_id: 0 })
     }
@@ -129,7 +129,7 @@ impl Side {
             let request = WorkRequest { id, operation, payload: Payload::Sges(&list), flags };
             let send = &self.send;
             let sent = self.sent;
-            let store = |at: usize, slot: &[u8; wqe::SLOT]| send.store(sent + at as u64, slot);
+            let store = |index: usize, slot: &[u8; wqe::SLOT]| send.store(sent + index as u64, slot);
             self.sent +=
                 wqe::write(&request, &bounds, SLOTS as usize, store).expect("space for a batch") as u64;
         }
@@ -143,12 +143,12 @@ impl Side {
     }
 
     /// Receives the frames that the other side sent.
-    fn receive(&mut self, from: &mut Side) {
+    fn receive(&mut self, sender: &mut Side) {
         let mut guard = self.engine.enter();
         let (nic, mem) = guard.parts();
-        for (at, len) in from.out.lens.drain(..).enumerate() {
+        for (index, len) in sender.out.lens.drain(..).enumerate() {
             let ingress = Ingress {
-                bytes: &from.out.bytes[at * FRAME..at * FRAME + len],
+                bytes: &sender.out.bytes[index * FRAME..index * FRAME + len],
                 start: Start::Ip,
                 sealed: false,
                 source: Endpoint::default(),

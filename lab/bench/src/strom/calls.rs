@@ -44,13 +44,13 @@ pub struct Caller {
 
 /// Fills `buffer` from a nonblocking stream. Returns false if waiting for the first byte was aborted.
 fn fill(stream: &mut TcpStream, buffer: &mut [u8], mut go_on: impl FnMut() -> bool) -> Result<bool> {
-    let mut at = 0;
-    while at < buffer.len() {
-        match stream.read(&mut buffer[at..]) {
+    let mut position = 0;
+    while position < buffer.len() {
+        match stream.read(&mut buffer[position..]) {
             Ok(0) => anyhow::bail!("the other end has closed the TCP connection"),
-            Ok(count) => at += count,
+            Ok(count) => position += count,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if at == 0 && !go_on() {
+                if position == 0 && !go_on() {
                     return Ok(false);
                 }
             }
@@ -156,8 +156,8 @@ impl Caller {
         Ok(Caller { stream: tuned(TcpStream::connect(address).context("connecting for calls over TCP")?)? })
     }
 
-    /// Performs one call. Writes the answer to `into` and returns its length.
-    pub fn call(&mut self, call: Call, params: &[u8], into: &mut [u8]) -> Result<usize> {
+    /// Performs one call. Writes the answer to `buffer` and returns its length.
+    pub fn call(&mut self, call: Call, params: &[u8], buffer: &mut [u8]) -> Result<usize> {
         let mut question = [0; 128];
         let len = 1 + params.len();
         question[..HEAD].copy_from_slice(&(len as u32).to_le_bytes());
@@ -167,8 +167,8 @@ impl Caller {
         let mut head = [0; HEAD];
         fill(&mut self.stream, &mut head, || true)?;
         let len = u32::from_le_bytes(head) as usize;
-        ensure!(len <= into.len(), "an answer longer than any");
-        fill(&mut self.stream, &mut into[..len], || true)?;
+        ensure!(len <= buffer.len(), "an answer longer than any");
+        fill(&mut self.stream, &mut buffer[..len], || true)?;
         Ok(len)
     }
 }

@@ -96,7 +96,7 @@ impl Client {
 
     fn lay_out_objects(&mut self, len: usize) -> Result<()> {
         for number in 0..COUNT_OF_OBJECTS {
-            let mut object: Vec<u8> = (0..len).map(|at| (at as u64 * 7 + number) as u8).collect();
+            let mut object: Vec<u8> = (0..len).map(|index| (index as u64 * 7 + number) as u8).collect();
             object.extend(crc64(&object).to_le_bytes());
             self.put(OBJECTS + number * STRIDE, &object)?;
         }
@@ -150,7 +150,7 @@ impl Client {
             most: NODES as u32,
             shape: Shape::List,
         };
-        let found = match way {
+        let byte = match way {
             Way::Strom => {
                 let answer = self.ask(WALK, &walk.emit())?;
                 let mut value = [0; LIST_VALUE];
@@ -166,8 +166,8 @@ impl Client {
                 loop {
                     ensure!(next != 0, "an existing key was not found");
                     self.read(next - self.end.remote.addr, NODE)?;
-                    let [found, behind, value] = self.end.local.get::<[u64; 3]>(RESULT)?;
-                    if found == key {
+                    let [node_key, behind, value] = self.end.local.get::<[u64; 3]>(RESULT)?;
+                    if node_key == key {
                         self.read(value - self.end.remote.addr, LIST_VALUE)?;
                         break self.end.local.get::<u8>(RESULT)?;
                     }
@@ -175,7 +175,7 @@ impl Client {
                 }
             }
         };
-        ensure!(u64::from(found) == key, "the wrong value");
+        ensure!(u64::from(byte) == key, "the wrong value");
         Ok(())
     }
 
@@ -183,7 +183,7 @@ impl Client {
         let key = self.below(KEYS);
         let place = SLOTS + key * Slot::LEN as u64;
         let lookup = Lookup { slot: self.there(place), key };
-        let (found, came) = match way {
+        let (stored_key, came) = match way {
             Way::Strom | Way::Wasm => {
                 let opcode = if way == Way::Wasm { WASM } else { GET };
                 let answer = self.ask(opcode, &lookup.emit())?;
@@ -205,7 +205,7 @@ impl Client {
                 (self.end.local.get::<u64>(RESULT)?, len as usize)
             }
         };
-        ensure!((found, came) == (key, len), "the wrong value");
+        ensure!((stored_key, came) == (key, len), "the wrong value");
         Ok(())
     }
 

@@ -79,11 +79,11 @@ fn measured(port: PortName, rows: &[Saved]) -> Vec<Real> {
         let points: Vec<Point> = rows.flat_map(|row| points(port, task, row)).collect();
         let labels = distinct(points.iter().map(|(place, ..)| place.as_str()));
         let lines = distinct(points.iter().map(|(_, curve, _)| curve.as_str())).into_iter().map(|name| {
-            let at = |label: &&str| {
+            let point_value = |label: &&str| {
                 let point = points.iter().find(|(place, curve, _)| place == label && curve == name);
                 point.map_or(f64::NAN, |(_, _, value)| value / unit)
             };
-            (name.to_owned(), labels.iter().map(at).collect())
+            (name.to_owned(), labels.iter().map(point_value).collect())
         });
         let lines: Vec<(String, Vec<f64>)> = lines.collect();
         let labels: Vec<String> = labels.into_iter().map(str::to_owned).collect();
@@ -97,14 +97,16 @@ fn measured(port: PortName, rows: &[Saved]) -> Vec<Real> {
 /// `port/task/size/way`, with the share of failing reads before the way.
 fn points(port: PortName, task: &str, row: &Saved) -> Vec<Point> {
     let words: Vec<&str> = row.case.split('/').collect();
-    let (place, way, of) = match words.as_slice() {
-        [on, of, size, way] if (*on, *of) == (port.name(), task) => (*size, *way, String::new()),
-        [on, of, size, share, way] if (*on, *of) == (port.name(), task) => {
+    let (place, way, suffix) = match words.as_slice() {
+        [on, case_task, size, way] if (*on, *case_task) == (port.name(), task) => {
+            (*size, *way, String::new())
+        }
+        [on, case_task, size, share, way] if (*on, *case_task) == (port.name(), task) => {
             (share.trim_start_matches("failing-").trim_end_matches('%'), *way, format!(", {size} B"))
         }
         _ => return Vec::new(),
     };
-    let point = |way: &str, value| (place.to_owned(), format!("{way}{of}"), value);
+    let point = |way: &str, value| (place.to_owned(), format!("{way}{suffix}"), value);
     // The baselines of the WebAssembly kernel have their own rows.
     let other = row.baseline.as_deref().filter(|way| !way.starts_with("the native"));
     let other = other.zip(row.baseline_value).map(|(way, value)| point(way, value));
@@ -113,8 +115,8 @@ fn points(port: PortName, task: &str, row: &Saved) -> Vec<Point> {
 
 impl Real {
     fn plot(&self) -> Plot<'_> {
-        let found = DRAWN.iter().find(|(name, ..)| *name == self.figure);
-        let (_, x, y, by_factors) = found.copied().unwrap_or_default();
+        let entry = DRAWN.iter().find(|(name, ..)| *name == self.figure);
+        let (_, x, y, by_factors) = entry.copied().unwrap_or_default();
         let x = x.split(", at").next().unwrap_or_default();
         let line = |(name, values): &(String, Vec<f64>)| Line { name: name.clone(), values: values.clone() };
         let lines = self.lines.iter().map(line).collect();
@@ -143,24 +145,25 @@ mod tests {
             row("shm/count/1048576/strom", "bandwidth", 5e9, Some(("write", 6e9))),
             Saved { bench: "kv".to_owned(), ..row("shm/walk/16/strom", "latency_p50", 1.0, None) },
         ];
-        let found = measured(PortName::Shm, &rows);
-        let names: Vec<&str> = found.iter().map(|real| real.figure).collect();
+        let figures = measured(PortName::Shm, &rows);
+        let names: Vec<&str> = figures.iter().map(|real| real.figure).collect();
         assert_eq!(names, ["Figure 7", "Figure 10", "Figure 13"]);
-        assert_eq!(found[0].labels, ["4", "8"]);
+        assert_eq!(figures[0].labels, ["4", "8"]);
         let line = |name: &str, values: &[f64]| (name.to_owned(), values.to_vec());
-        assert_eq!(found[0].lines[..2], [line("strom", &[1.0, 2.0]), line("reads", &[3.0, 5.0])]);
-        assert!(found[0].lines[2].1[1].is_nan(), "a list of 8 has no call");
-        assert_eq!(found[1].labels, ["10"]);
-        assert_eq!(found[1].lines, [line("strom, 64 B", &[0.5]), line("read+crc64, 64 B", &[0.6])]);
-        assert_eq!(found[2].lines[0], line("strom", &[40.0]), "Gb/s");
+        assert_eq!(figures[0].lines[..2], [line("strom", &[1.0, 2.0]), line("reads", &[3.0, 5.0])]);
+        assert!(figures[0].lines[2].1[1].is_nan(), "a list of 8 has no call");
+        assert_eq!(figures[1].labels, ["10"]);
+        assert_eq!(figures[1].lines, [line("strom, 64 B", &[0.5]), line("read+crc64, 64 B", &[0.6])]);
+        assert_eq!(figures[2].lines[0], line("strom", &[40.0]), "Gb/s");
     }
 
     #[test]
     fn a_difference_of_two_curves_is_none() {
         let model = model::both();
         let curves = |figure: &str| {
-            let of = model.iter().flatten().filter(|number| number.figure == figure && is_of_curve(number));
-            distinct(of.map(|number| number.curve)).len()
+            let points =
+                model.iter().flatten().filter(|number| number.figure == figure && is_of_curve(number));
+            distinct(points.map(|number| number.curve)).len()
         };
         let wanted = DRAWN.map(|(figure, ..)| if figure == "Figure 10" { 4 } else { 2 });
         assert_eq!(DRAWN.map(|(figure, ..)| curves(figure)), wanted);

@@ -58,7 +58,7 @@ impl Kernels {
 
     /// Returns the consistency kernel that reports `failing` of a thousand first reads as torn.
     pub fn consistency(&self, failing: u32) -> Option<&KernelHandle> {
-        let at = FAILING.iter().position(|known| *known == failing)?;
-        self.consistency.get(at)
+        let index = FAILING.iter().position(|known| *known == failing)?;
+        self.consistency.get(index)
     }
 }

@@ -28,8 +28,8 @@ const GATHERING: usize = 56 << 20;
 pub fn fill(end: &End) -> Result<()> {
     let mut page = [0; 4096];
     for offset in (0..COUNTED).step_by(page.len()) {
-        for (at, word) in page.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let number = (offset / 8 + at) as u64;
+        for (index, word) in page.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let number = (offset / 8 + index) as u64;
             // The function is a bijection, so that all values differ. Its low bits choose the partition.
             *word = (number ^ number << 22).wrapping_mul(0x9e37_79b9_7f4a_7c15).swap_bytes().to_le_bytes();
         }
@@ -63,8 +63,8 @@ impl Client {
                 values: PARTITION as u64 / 8,
             })
             .collect();
-        for (at, some) in all.chunks(SET).enumerate() {
-            self.ask(SHUFFLE, &histogram(PARTITIONS.ilog2(), (at * SET) as u32, some))?;
+        for (index, some) in all.chunks(SET).enumerate() {
+            self.ask(SHUFFLE, &histogram(PARTITIONS.ilog2(), (index * SET) as u32, some))?;
         }
         Ok(())
     }
@@ -93,9 +93,9 @@ impl Client {
             let answer = self.ask(COUNT, &[Ask::Estimate as u8])?;
             let mut bytes = [0; 8];
             self.answers.read(&answer, &mut bytes)?;
-            let found = f64::from_le_bytes(bytes);
+            let estimate = f64::from_le_bytes(bytes);
             let wanted = (COUNTED / 8) as f64;
-            ensure!((found / wanted - 1.0).abs() < 0.04, "{found} different values, of {wanted}");
+            ensure!((estimate / wanted - 1.0).abs() < 0.04, "{estimate} different values, of {wanted}");
             peer.run(self.end.command(NicCommand::Attach { counts: false, checks: None }))?;
             peer.run(self.end.command(NicCommand::Serve))?;
         }
@@ -166,8 +166,8 @@ impl Partitioner {
         }
         let slot = self.posted % (BATCH * (BATCHES + 1));
         end.local.write(GATHERING + slot * GATHERED, &self.gathered[number][..len])?;
-        let to = BULK + (number * PARTITION + self.written[number]) as u64;
-        self.batch.push((slot, len, to));
+        let offset = BULK + (number * PARTITION + self.written[number]) as u64;
+        self.batch.push((slot, len, offset));
         self.posted += 1;
         self.written[number] += len;
         if self.batch.len() == BATCH { self.post(end) } else { Ok(()) }
@@ -184,10 +184,10 @@ impl Partitioner {
         let End { qps, local, remote, .. } = end;
         let mut batch = qps[0].batch()?;
         let count = self.batch.len();
-        for (at, (slot, len, to)) in self.batch.drain(..).enumerate() {
+        for (index, (slot, len, offset)) in self.batch.drain(..).enumerate() {
             let list = [local.sge(GATHERING + slot * GATHERED, len)];
-            let flags = Flags { signaled: at + 1 == count, ..Flags::default() };
-            batch.post_send(&WorkRequest { flags, ..work::write(0, &list, remote.at(to)) })?;
+            let flags = Flags { signaled: index + 1 == count, ..Flags::default() };
+            batch.post_send(&WorkRequest { flags, ..work::write(0, &list, remote.at(offset)) })?;
         }
         batch.ring();
         self.batches += 1;

@@ -71,8 +71,8 @@ impl Peer {
     pub fn run(&self, command: Command) -> Result<()> {
         let message = Message { ticket: self.page.wanted().following(), command };
         let line = serde_json::to_string(&message)? + "\n";
-        let told = (&self.commands).write_all(line.as_bytes());
-        told.context("the peer process of the benchmark has ended")?;
+        let result = (&self.commands).write_all(line.as_bytes());
+        result.context("the peer process of the benchmark has ended")?;
         self.page.want(message.ticket)
     }
 
@@ -108,7 +108,7 @@ pub struct Raw {
     /// The socket, with the same settings as that of the port.
     pub socket: Socket,
     /// Address of the peer's socket.
-    pub to: SocketAddrAny,
+    pub destination: SocketAddrAny,
     /// A shared-memory link without a NIC.
     pub link: shm::Link,
 }
@@ -117,7 +117,7 @@ impl Raw {
     /// Opens the socket and the link.
     pub fn open(peer: &Peer) -> Result<Raw> {
         let socket = Socket::open("127.0.0.1:0".parse()?, &udp::Options::default())?;
-        let to = socket.destination(peer.addresses.raw);
+        let destination = socket.destination(peer.addresses.raw);
         peer.run(Command::Sleep)?;
         let name = peer.addresses.ring.clone();
         let connecting =
@@ -125,7 +125,7 @@ impl Raw {
         peer.run(Command::Ring { answer: 0 })?;
         let link = connecting.join().map_err(|_| anyhow::anyhow!("the ring's set-up panicked"))??;
         peer.run(Command::Sleep)?;
-        Ok(Raw { socket, to, link })
+        Ok(Raw { socket, destination, link })
     }
 }
 

@@ -130,7 +130,7 @@ impl SystemUnderTest {
         &mut self,
         runner: &mut Runner<W>,
         limit: Option<Duration>,
-        mut told: impl FnMut(&Ended<'_, W::Job>),
+        mut observe: impl FnMut(&Ended<'_, W::Job>),
     ) -> Result<Duration> {
         let began = self.began;
         let clock = || remora_transport::Instant(began.elapsed().as_nanos() as u64);
@@ -143,9 +143,9 @@ impl SystemUnderTest {
             let read = OnceCell::new();
             let now = || *read.get_or_init(clock);
             let got = self.session.turn(|shard, completion, machine, ends| {
-                runner.complete(now, shard, completion, machine, ends, &mut told)?;
+                runner.complete(now, shard, completion, machine, ends, &mut observe)?;
                 if runner.is_waiting() {
-                    runner.begin(now(), machine, ends, &mut told)?;
+                    runner.begin(now(), machine, ends, &mut observe)?;
                 }
                 Ok(())
             })?;
@@ -156,7 +156,7 @@ impl SystemUnderTest {
             let now = now();
             if runner.may_begin(now) {
                 let (machine, mut ends) = self.session.parts()?;
-                runner.begin(now, machine, &mut ends, &mut told)?;
+                runner.begin(now, machine, &mut ends, &mut observe)?;
             }
             if got > 0 {
                 last = now;
@@ -206,7 +206,7 @@ impl SystemUnderTest {
         let counts = runner.counts();
         self.sum += counts.gain;
         self.stop()?;
-        let since = |of: fn(&Counts) -> u64| (of(&counts) - of(&before)) as f64;
+        let since = |counter: fn(&Counts) -> u64| (counter(&counts) - counter(&before)) as f64;
         let committed = since(|counts| counts.committed);
         Ok(Round {
             p50: latencies.value_at_quantile(0.5) as f64,

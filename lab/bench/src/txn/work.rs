@@ -51,17 +51,17 @@ impl Wire {
     fn carry(&mut self, posted: &Posted) -> Option<()> {
         let Wire { table, arena, through, .. } = self;
         let Some(sge) = posted.sge else { return Some(()) };
-        let at = (sge.addr - arena.addr) as usize;
+        let offset = (sge.addr - arena.addr) as usize;
         let bytes = through.get_mut(..sge.len as usize)?;
         let there = |remote: Remote| (remote.addr - table.addr) as usize;
         match posted.operation {
-            Operation::Read(from) => {
-                table.bytes.read(there(from), bytes).ok()?;
-                arena.bytes.write(at, bytes).ok()
+            Operation::Read(source) => {
+                table.bytes.read(there(source), bytes).ok()?;
+                arena.bytes.write(offset, bytes).ok()
             }
-            Operation::WriteImm(to, _) => {
-                arena.bytes.read(at, bytes).ok()?;
-                table.bytes.write(there(to), bytes).ok()
+            Operation::WriteImm(target, _) => {
+                arena.bytes.read(offset, bytes).ok()?;
+                table.bytes.write(there(target), bytes).ok()
             }
             _ => None,
         }
@@ -171,8 +171,8 @@ impl Work {
         let table = block(1 << 32, shard.table_len())?;
         let mut shard = Shard::open(shard, &table).context("a shard")?;
         let mut value = Vec::new();
-        for at in 0..workload.rows() {
-            let (key, _) = workload.row(at, &mut value);
+        for index in 0..workload.rows() {
+            let (key, _) = workload.row(index, &mut value);
             anyhow::ensure!(shard.load(key.bytes(), &value), "an object for each record");
         }
         let grant = shard.accept(1).context("a place for a client")?;
@@ -201,7 +201,7 @@ impl Work {
         self.wire.log = Some(Vec::new());
         self.run(1)?;
         let log = self.wire.log.take().context("the log")?;
-        let len = |at: usize| log.get(at).and_then(|posted| posted.sge).map(|sge| sge.len as usize);
+        let len = |index: usize| log.get(index).and_then(|posted| posted.sge).map(|sge| sge.len as usize);
         // The requests are READs of index and object, the call that locks, and the call that updates.
         let lens = (log.len() == 4).then(|| Some(Lens { near: len(0)?, object: len(1)?, entry: len(2)? }));
         lens.flatten().with_context(|| format!("a transaction of {} operations", log.len()))

@@ -17,8 +17,8 @@ const BYTES: usize = TARGET;
 
 /// Measures the bandwidth of READ and WRITE.
 pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
-    let from = vec![1u8; BYTES];
-    let mut to = vec![2u8; BYTES];
+    let source = vec![1u8; BYTES];
+    let mut target = vec![2u8; BYTES];
     for verb in Verb::BOTH {
         let case = format!("{}/{}/{LEN}", end.port.name(), verb.name());
         let baseline = match end.port {
@@ -28,10 +28,10 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
         };
         let rounds = bench.rounds(&format!("{case}/bandwidth"), |peer, raw| {
             let floor = match end.port {
-                PortName::Shm => floor::memcpy(&from, &mut to, LEN),
+                PortName::Shm => floor::memcpy(&source, &mut target, LEN),
                 PortName::Udp => {
                     peer.run(Command::Stream { to: raw.socket.local().port() })?;
-                    stream::send(&mut raw.socket, &raw.to, &from, BYTES)?
+                    stream::send(&mut raw.socket, &raw.destination, &source, BYTES)?
                 }
                 PortName::Xdp => f64::NAN,
             };

@@ -35,7 +35,7 @@ pub fn floors(bench: &mut Bench<'_>) -> Result<()> {
         // Both poll on the same core, so each is stopped while the other is measured.
         sockperf.go_on(false)?;
         peer.run(Command::Udp { answer: len, to: raw.socket.local().port() })?;
-        let floor = floor::udp(&raw.socket, &raw.to, Lengths { there: len, back: len }, TRIPS)?;
+        let floor = floor::udp(&raw.socket, &raw.destination, Lengths { there: len, back: len }, TRIPS)?;
         peer.run(Command::Sleep)?;
         sockperf.go_on(true)?;
         Ok([floor, sockperf.round_trip(len)?])
@@ -108,7 +108,7 @@ fn raw_trip(peer: &Peer, raw: &mut Raw, port: PortName, lengths: Lengths) -> Res
         }
         PortName::Udp | PortName::Xdp => {
             peer.run(Command::Udp { answer: lengths.back, to: raw.socket.local().port() })?;
-            floor::udp(&raw.socket, &raw.to, lengths, TRIPS)
+            floor::udp(&raw.socket, &raw.destination, lengths, TRIPS)
         }
     }?;
     peer.run(Command::Sleep)?;
@@ -120,7 +120,7 @@ fn over_udp(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
     let lengths = lengths(verb);
     let rounds = bench.rounds(&format!("{case}/latency"), |peer, raw| {
         peer.run(Command::Udp { answer: lengths.back, to: raw.socket.local().port() })?;
-        let floor = floor::udp(&raw.socket, &raw.to, lengths, TRIPS)?;
+        let floor = floor::udp(&raw.socket, &raw.destination, lengths, TRIPS)?;
         peer.run(end.command(NicCommand::Serve))?;
         let (typical, p99) = trips(end, verb, TRIPS)?;
         peer.run(Command::Sleep)?;

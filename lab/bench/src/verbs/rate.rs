@@ -53,7 +53,7 @@ fn measured(bench: &mut Bench<'_>, end: &mut End, verb: Verb, case: &str, batch:
 fn raw_packets(peer: &Peer, raw: &mut Raw) -> Result<f64> {
     const PACKET: usize = 12 + 16 + LEN + 4;
     peer.run(Command::Packets { len: PACKET, to: raw.socket.local().port() })?;
-    let rate = packets::send(&mut raw.socket, &raw.to, PACKET, REQUESTS / 2)?;
+    let rate = packets::send(&mut raw.socket, &raw.destination, PACKET, REQUESTS / 2)?;
     peer.run(Command::Sleep)?;
     Ok(rate)
 }

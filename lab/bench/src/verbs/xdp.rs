@@ -112,8 +112,8 @@ fn rates(bench: &mut Bench<'_>, raw: &mut Raw, end: &mut End) -> Result<()> {
         peer.run(Command::RawXdp { answer: lengths.back, works: false })?;
         let echo = raw.echo(lengths, REQUESTS)?;
         peer.run(end.command(NicCommand::Serve))?;
-        let mut of = |verb| rate::batches(end, verb, rate::BATCH, REQUESTS);
-        let rates = [of(Verb::Read)?, of(Verb::Write)?];
+        let mut rate_of = |verb| rate::batches(end, verb, rate::BATCH, REQUESTS);
+        let rates = [rate_of(Verb::Read)?, rate_of(Verb::Write)?];
         peer.run(Command::Sleep)?;
         Ok([rates[0], rates[1], echo])
     })?;

@@ -23,7 +23,8 @@ const DURATION: Time = Time(30_000 * Picos::MICROSECOND);
 const BESIDE: u32 = 30;
 
 fn keys(seeds: u64) -> Vec<Key> {
-    let of_control = |control| WHO.map(move |who| (1..=seeds).map(move |seed| (who, control, seed)));
+    let of_control =
+        |control| WHO.map(move |contender| (1..=seeds).map(move |seed| (contender, control, seed)));
     CONTROLS.into_iter().flat_map(of_control).flatten().collect()
 }
 

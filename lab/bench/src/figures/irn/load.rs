@@ -53,10 +53,14 @@ fn metrics(length: &Length, trials: &Trials, key: Key) -> Result<Metrics> {
 fn ratios(length: &Length, trials: &Trials, comparison: &Comparison) -> Result<Vec<Ratio>> {
     let mut ratios = Vec::new();
     for control in controls(length, comparison) {
-        let [who, to] = comparison.sides(control);
+        let [subject, baseline] = comparison.sides(control);
         for metric in comparison.metrics {
-            let of = |(contender, control), seed| metrics(length, trials, (contender, control, seed));
-            let ratio = |seed| Ok::<_, anyhow::Error>(metric.of(&of(who, seed)?) / metric.of(&of(to, seed)?));
+            let metrics_of = |(contender, control), seed| metrics(length, trials, (contender, control, seed));
+            let ratio = |seed| {
+                Ok::<_, anyhow::Error>(
+                    metric.of(&metrics_of(subject, seed)?) / metric.of(&metrics_of(baseline, seed)?),
+                )
+            };
             let rounds = (1..=length.seeds).map(ratio).collect::<Result<Vec<f64>>>()?;
             ratios.push(Ratio { control, metric: *metric, rounds });
         }
@@ -110,20 +114,20 @@ pub fn figures(length: &Length, trials: &Trials) -> Result<Vec<Figure>> {
 /// Returns the ratio or its sign as the paper states it.
 fn paper(comparison: &Comparison) -> String {
     let sign = comparison.paper.map(|sign| format!("; the paper's is {} 1", sign.name()));
-    let recalled = comparison.recalled.map(|(from, to)| format!(", recalled {from:.2} to {to:.2}"));
+    let recalled = comparison.recalled.map(|(low, high)| format!(", recalled {low:.2} to {high:.2}"));
     [sign, recalled].into_iter().flatten().collect()
 }
 
 fn bars(comparison: &Comparison, controls: &[ControlName], ratios: &[Ratio]) -> Bars<'static> {
     let groups: Vec<&'static str> = controls.iter().map(|control| control.name()).collect();
     let series = comparison.metrics.iter().map(|metric| {
-        let of = |control: &ControlName| {
+        let ratio_of = |control: &ControlName| {
             let ratio = ratios.iter().find(|ratio| ratio.control == *control && ratio.metric == *metric);
             ratio.map(|ratio| interval(&ratio.rounds).0)
         };
         Series {
             name: metric.name().to_owned(),
-            values: controls.iter().map(of).collect(),
+            values: controls.iter().map(ratio_of).collect(),
             stated: comparison.recalled.map_or(Vec::new(), |range| vec![Some(range); groups.len()]),
         }
     });

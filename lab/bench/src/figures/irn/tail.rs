@@ -26,13 +26,14 @@ pub fn figure(length: &Length, trials: &Trials) -> Figure {
             let of_seed = |seed| trials.get((contender, control, seed))?.tail(length.warm, PACKET, PARTS);
             (1..=length.seeds).filter_map(of_seed).collect::<Vec<[f64; 4]>>()
         });
-        let at = |who: usize, part: usize| tails[who].iter().map(|tail| tail[part]).collect::<Vec<f64>>();
-        for (who, contender) in WHO.iter().enumerate() {
-            let values = (0..PARTS.len()).map(|part| median(&at(who, part)) * 1e6).collect();
+        let samples =
+            |index: usize, part: usize| tails[index].iter().map(|tail| tail[part]).collect::<Vec<f64>>();
+        for (index, contender) in WHO.iter().enumerate() {
+            let values = (0..PARTS.len()).map(|part| median(&samples(index, part)) * 1e6).collect();
             lines.push(Line { name: format!("{}, {control}", contender.name()), values });
         }
         for (part, share) in PARTS.iter().enumerate() {
-            let [irn, roce] = [at(0, part), at(1, part)];
+            let [irn, roce] = [samples(0, part), samples(1, part)];
             let case = format!("figure-8/{control}/{}", share * 100.0);
             numbers.push(format!(
                 "{} %, {control}: IRN {:.1} us, RoCE with PFC {:.1} us (the paper: IRN's is not longer)",

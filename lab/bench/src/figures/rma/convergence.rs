@@ -103,14 +103,14 @@ fn time(figure: &str, metric: &'static str, ns: Option<u64>, run_ns: u64) -> Row
     Row { reason, ..row(&format!("figure-{figure}"), metric, "ns", value) }
 }
 
-/// Returns the rows of the times of parts a, b and c, whose names end in `of`.
-fn measured(of: &str, all: &Both) -> [Row; 3] {
+/// Returns the rows of the times of parts a, b and c, whose names end in `suffix`.
+fn measured(suffix: &str, all: &Both) -> [Row; 3] {
     let Both { with, without } = all;
     let [with_ns, without_ns] = [with, without].map(|outcome| outcome.ns.saturating_sub(SECOND_NS));
     [
-        time(&format!("15a{of}"), "to line rate", with.line_rate_ns(), SECOND_NS.min(with.ns)),
-        time(&format!("15b{of}"), "to half each", with.fair_ns(), with_ns),
-        time(&format!("15c{of}"), "to half each", without.fair_ns(), without_ns),
+        time(&format!("15a{suffix}"), "to line rate", with.line_rate_ns(), SECOND_NS.min(with.ns)),
+        time(&format!("15b{suffix}"), "to half each", with.fair_ns(), with_ns),
+        time(&format!("15c{suffix}"), "to half each", without.fair_ns(), without_ns),
     ]
 }
 
@@ -138,47 +138,55 @@ fn jump(outcome: &Outcome) -> f64 {
     ops.iter().map(|op| op.issue_delay).max().unwrap_or(0) as f64
 }
 
-/// Returns a point for each step of time: microseconds, and the value of `of` at that time.
-fn points(from_ns: u64, to_ns: u64, of: impl Fn(u64) -> f64) -> Vec<(f64, f64)> {
-    (from_ns..to_ns).step_by(POINT_NS as usize).map(|at| ((at - from_ns) as f64 / 1e3, of(at))).collect()
+/// Returns a point for each step of time: microseconds, and the value of `value` at that time.
+fn points(from_ns: u64, to_ns: u64, value: impl Fn(u64) -> f64) -> Vec<(f64, f64)> {
+    (from_ns..to_ns)
+        .step_by(POINT_NS as usize)
+        .map(|time_ns| ((time_ns - from_ns) as f64 / 1e3, value(time_ns)))
+        .collect()
 }
 
 fn rates(outcome: &Outcome, from_ns: u64, to_ns: u64) -> Vec<Curve> {
     let curve = |flow: usize| Curve {
         name: format!("flow {}", flow + 1),
-        points: points(from_ns, to_ns, |at| gigabits(outcome.rate(flow, at))),
+        points: points(from_ns, to_ns, |time_ns| gigabits(outcome.rate(flow, time_ns))),
     };
     vec![curve(0), curve(1)]
 }
 
 /// Returns the mean of a field over the time of a point.
-fn mean(outcome: &Outcome, at: u64, of: fn(&Op) -> f64) -> f64 {
-    let ops = outcome.within(at, at + POINT_NS);
-    ops.iter().map(of).sum::<f64>() / ops.len().max(1) as f64
+fn mean(outcome: &Outcome, start_ns: u64, value: fn(&Op) -> f64) -> f64 {
+    let ops = outcome.within(start_ns, start_ns + POINT_NS);
+    ops.iter().map(value).sum::<f64>() / ops.len().max(1) as f64
 }
 
 fn drawings(own: &Both) -> Vec<Box<dyn Drawing>> {
-    let of = |name: &str, from, to, of: fn(&Op) -> f64| Curve {
+    let curve = |name: &str, start_ns, end_ns, value: fn(&Op) -> f64| Curve {
         name: name.to_owned(),
-        points: points(from, to, |at| mean(&own.with, at, of)),
+        points: points(start_ns, end_ns, |time_ns| mean(&own.with, time_ns, value)),
     };
     let rate = Curve {
         name: "rate, Gb/s".to_owned(),
-        points: points(0, 200 * US, |at| gigabits(own.with.rate(0, at))),
+        points: points(0, 200 * US, |time_ns| gigabits(own.with.rate(0, time_ns))),
     };
-    let a = vec![rate, of("cwnd, operations", 0, 200 * US, |op| op.cwnd)];
-    let from = SECOND_NS - 50 * US;
-    let to = SECOND_NS + 150 * US;
+    let a = vec![rate, curve("cwnd, operations", 0, 200 * US, |op| op.cwnd)];
+    let start_ns = SECOND_NS - 50 * US;
+    let end_ns = SECOND_NS + 150 * US;
     let d = vec![
-        of("issue delay", from, to, |op| op.issue_delay as f64 / 1e3),
-        of("remote delay", from, to, |op| op.remote_delay as f64 / 1e3),
+        curve("issue delay", start_ns, end_ns, |op| op.issue_delay as f64 / 1e3),
+        curve("remote delay", start_ns, end_ns, |op| op.remote_delay as f64 / 1e3),
     ];
     let x = "us; the second flow begins at 50";
     let long = SECOND_NS + 1_500 * US;
     vec![
         super::curves("Figure 15a, simulated: one flow", "us", "Gb/s; operations", a),
-        super::curves("Figure 15b, simulated: two flows", x, "Gb/s", rates(&own.with, from, to)),
-        super::curves("Figure 15c, simulated: no local signal", x, "Gb/s", rates(&own.without, from, long)),
+        super::curves("Figure 15b, simulated: two flows", x, "Gb/s", rates(&own.with, start_ns, end_ns)),
+        super::curves(
+            "Figure 15c, simulated: no local signal",
+            x,
+            "Gb/s",
+            rates(&own.without, start_ns, long),
+        ),
         super::curves("Figure 15d, simulated: delays", x, "us", d),
     ]
 }

@@ -49,9 +49,9 @@ pub fn figure(length: Length) -> Figure {
             "{name}: {more:.0} ns more beside 4 MB, {:.1} chunks (paper: 1RMA one chunk, RDMA by size)",
             more / chunk_ns() as f64
         ));
-        let line = |what: &str, of: &dyn Fn(&Latencies) -> f64| Line {
-            name: format!("{name}: {what}"),
-            values: taken.iter().map(|latencies| of(latencies) / 1e3).collect(),
+        let line = |label: &str, statistic: &dyn Fn(&Latencies) -> f64| Line {
+            name: format!("{name}: {label}"),
+            values: taken.iter().map(|latencies| statistic(latencies) / 1e3).collect(),
         };
         lines.push(line("mean", &Latencies::mean));
         lines.push(line("p99", &|latencies| latencies.quantile(0.99) as f64));

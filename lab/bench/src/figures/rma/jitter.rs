@@ -22,9 +22,9 @@ pub fn figure(length: Length) -> Figure {
             run(&Jitter { window: window << 10, jitter_ns: us * 1000, ns, seed: 1 }, &cipher)
         });
         let fallen = all.iter().position(|shed| shed.goodput < 0.7);
-        let at = fallen.map_or("beyond 30 us".to_owned(), |at| format!("{} us", JITTER_US[at]));
+        let limit = fallen.map_or("beyond 30 us".to_owned(), |index| format!("{} us", JITTER_US[index]));
         numbers.push(format!(
-            "a: {window} KB fall below 70 % of the line at {at} (paper: 48, 64, 96 in this order)"
+            "a: {window} KB fall below 70 % of the line at {limit} (paper: 48, 64, 96 in this order)"
         ));
         for (us, shed) in JITTER_US.iter().zip(&all) {
             let case = format!("figure-16a/{window}KB/jitter-{us}us");
@@ -43,14 +43,15 @@ pub fn figure(length: Length) -> Figure {
         ("NACK", |shed| shed.nacks),
     ];
     let mut curves = Vec::new();
-    for (name, of) in statuses {
-        let first = shown.iter().position(|shed| of(shed) > 0.01);
-        let at = first.map_or("never".to_owned(), |at| format!("from {} us of jitter on", JITTER_US[at]));
-        numbers.push(format!("b: {name}: {at} (paper: DISPATCH_TIMEOUT, then TIMEOUT)"));
+    for (name, share) in statuses {
+        let first = shown.iter().position(|shed| share(shed) > 0.01);
+        let onset =
+            first.map_or("never".to_owned(), |index| format!("from {} us of jitter on", JITTER_US[index]));
+        numbers.push(format!("b: {name}: {onset} (paper: DISPATCH_TIMEOUT, then TIMEOUT)"));
         for (us, shed) in JITTER_US.iter().zip(&shown) {
-            rows.push(row(&format!("figure-16b/{name}/jitter-{us}us"), "part of all", "", of(shed)));
+            rows.push(row(&format!("figure-16b/{name}/jitter-{us}us"), "part of all", "", share(shed)));
         }
-        let points = JITTER_US.iter().zip(&shown).map(|(us, shed)| (*us as f64, of(shed) * 100.0));
+        let points = JITTER_US.iter().zip(&shown).map(|(us, shed)| (*us as f64, share(shed) * 100.0));
         curves.push(Curve { name: name.to_owned(), points: points.collect() });
     }
     let not_given = [

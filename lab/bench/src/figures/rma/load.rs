@@ -33,9 +33,10 @@ pub fn figure(length: Length) -> Figure {
         });
         let all: Vec<_> = all.collect();
         let bent = all.iter().position(|row| row.accepted < ON_DIAGONAL * row.offered);
-        let at = bent.map_or("beyond 120 %".to_owned(), |at| format!("{} %", LOADS[at]));
-        numbers
-            .push(format!("a: {name} leave the diagonal at {at} of the line (paper: writes before reads)"));
+        let limit = bent.map_or("beyond 120 %".to_owned(), |index| format!("{} %", LOADS[index]));
+        numbers.push(format!(
+            "a: {name} leave the diagonal at {limit} of the line (paper: writes before reads)"
+        ));
         let most = all.iter().map(|row| row.accepted).fold(0.0, f64::max);
         let case = format!("figure-11a/{}", name.replace(", ", "/").replace(' ', "-"));
         rows.push(row(&case, "most accepted", "b/s", gigabits(most) * 1e9));

@@ -22,9 +22,9 @@ pub struct Course {
     pub killed: Duration,
 }
 
-/// Counts one GET that succeeded at time `at` of the round.
-pub fn count(counts: &mut Vec<u32>, at: Duration) {
-    let slot = (at.as_nanos() / SLOT.as_nanos()) as usize;
+/// Counts one GET that succeeded at time `time` of the round.
+pub fn count(counts: &mut Vec<u32>, time: Duration) {
+    let slot = (time.as_nanos() / SLOT.as_nanos()) as usize;
     if counts.len() <= slot {
         counts.resize(slot + 1, 0);
     }
@@ -47,7 +47,7 @@ impl Course {
             let middle = (slot as f64 + 0.5) * SLOT.as_secs_f64() - self.killed.as_secs_f64() + killed;
             (middle, f64::from(*count) / SLOT.as_secs_f64() / self.before().max(1.0))
         });
-        points.filter(|(at, _)| *at >= 0.0).collect()
+        points.filter(|(time, _)| *time >= 0.0).collect()
     }
 }
 
@@ -83,8 +83,8 @@ mod tests {
     #[test]
     fn gets_are_told_beside_those_before_by_seconds_around_the_death() {
         let mut counts = Vec::new();
-        for at in [10, 20, 60, 70, 210, 260] {
-            count(&mut counts, Duration::from_millis(at));
+        for milliseconds in [10, 20, 60, 70, 210, 260] {
+            count(&mut counts, Duration::from_millis(milliseconds));
         }
         assert_eq!(counts, [2, 2, 0, 0, 1, 1]);
         let course = Course { counts, killed: Duration::from_millis(100) };
@@ -92,7 +92,7 @@ mod tests {
         let points = course.points(0.05);
         let rounded: Vec<(i64, i64)> = points
             .iter()
-            .map(|(at, part)| ((at * 1e3).round() as i64, (part * 1e3).round() as i64))
+            .map(|(time, part)| ((time * 1e3).round() as i64, (part * 1e3).round() as i64))
             .collect();
         assert_eq!(rounded, [(25, 1000), (75, 0), (125, 0), (175, 500)]);
     }

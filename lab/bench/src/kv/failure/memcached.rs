@@ -105,7 +105,7 @@ fn fetch(stream: &mut TcpStream, key: &[u8]) -> std::io::Result<Vec<u8>> {
             got => answer.extend_from_slice(&piece[..got]),
         }
     }
-    let line = answer.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let line = answer.iter().position(|byte| *byte == b'\n').map_or(0, |index| index + 1);
     let value = answer.get(line..answer.len().saturating_sub(7)).unwrap_or_default();
     Ok(value.to_vec())
 }

@@ -27,28 +27,28 @@ struct Outage {
 }
 
 /// Kills a server of each transport, round after round.
-pub fn measure(what: &Comparison<'_>, testbed: &Testbed, report: &mut Report) -> Result<()> {
+pub fn measure(comparison: &Comparison<'_>, testbed: &Testbed, report: &mut Report) -> Result<()> {
     let mut all: Vec<[Vec<f64>; 2]> = Vec::new();
-    for (number, transport) in what.transports.iter().enumerate() {
+    for (number, transport) in comparison.transports.iter().enumerate() {
         let mut rounds = [Vec::new(), Vec::new()];
-        for _ in 0..what.rounds {
+        for _ in 0..comparison.rounds {
             let links = [2 * number, 2 * number + 1];
             let servers = [
-                start(*transport, testbed, links[0], what.plan)?,
-                start(*transport, testbed, links[1], what.plan)?,
+                start(*transport, testbed, links[0], comparison.plan)?,
+                start(*transport, testbed, links[1], comparison.plan)?,
             ];
             let ports = links.map(|link| testbed.client(link));
-            let seen = one(*transport, &servers, &ports, what.plan)?;
+            let seen = one(*transport, &servers, &ports, comparison.plan)?;
             rounds[0].push(seen.gap.as_nanos() as f64);
             rounds[1].push(seen.failed as f64);
         }
         all.push(rounds);
     }
-    for (transport, [gap, failed]) in what.transports.iter().zip(&all) {
-        let case = what.path(testbed.port(), *transport, "one-of-two-killed");
+    for (transport, [gap, failed]) in comparison.transports.iter().zip(&all) {
+        let case = comparison.path(testbed.port(), *transport, "one-of-two-killed");
         let row = Row::new("kv", case.clone(), "longest_gap", "ns", gap);
-        let beside = transport != &what.transports[0];
-        let row = if beside { row.against(what.transports[0].name(), &all[0][0]) } else { row };
+        let beside = transport != &comparison.transports[0];
+        let row = if beside { row.against(comparison.transports[0].name(), &all[0][0]) } else { row };
         report.add(row);
         let row = Row::new("kv", case, "failed_gets", "GETs", failed);
         report.add(if *transport == TransportName::Rma { row.at_most(0.0) } else { row });
@@ -67,7 +67,7 @@ fn one(
         let mut session = by_rma(&[&servers[0], &servers[1]], &ports[0], plan)?;
         return read_on(plan, kill, &mut |key| session.get(key).ok().flatten());
     }
-    let mut pairs = Pairs { transport, servers, ports, plan, sessions: [None, None], at: 0 };
+    let mut pairs = Pairs { transport, servers, ports, plan, sessions: [None, None], current: 0 };
     pairs.connect(0)?;
     pairs.connect(1)?;
     read_on(plan, kill, &mut |key| pairs.get(key))
@@ -80,7 +80,7 @@ struct Pairs<'a> {
     ports: &'a [PortArgs; 2],
     plan: &'a Plan,
     sessions: [Option<Session<FarmDesign>>; 2],
-    at: usize,
+    current: usize,
 }
 
 impl Pairs<'_> {
@@ -92,11 +92,11 @@ impl Pairs<'_> {
 
     fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         for _ in 0..2 {
-            match self.sessions[self.at].as_mut().map(|session| session.get(key)) {
+            match self.sessions[self.current].as_mut().map(|session| session.get(key)) {
                 Some(Ok(value)) => return value,
                 Some(Err(_)) | None => {
-                    self.sessions[self.at] = None;
-                    self.at = 1 - self.at;
+                    self.sessions[self.current] = None;
+                    self.current = 1 - self.current;
                 }
             }
         }

@@ -103,7 +103,7 @@ fn measure(args: &Args, port: PortName, cores: [usize; 2], crowds: &[usize]) -> 
 
 fn rows(port: PortName, crowds: &[usize], measured: &[[Rounds; 2]]) -> Vec<Row> {
     let mut rows = Vec::new();
-    let alone = crowds.iter().position(|writers| *writers == 1).map(|at| &measured[at][0]);
+    let alone = crowds.iter().position(|writers| *writers == 1).map(|index| &measured[index][0]);
     for (writers, both) in crowds.iter().zip(measured) {
         let most = *writers == WRITERS[WRITERS.len() - 1];
         for ((way, name), rounds) in WAYS.iter().zip(both) {

@@ -50,9 +50,9 @@ impl Server {
         let serving = Arc::clone(&polls);
         let testbed = Arc::clone(testbed);
         let start = move || -> Result<(Listener, E)> {
-            let at = testbed.go_there()?;
+            let listen_address = testbed.go_there()?;
             pin(testbed.cores()[1])?;
-            Ok((Listener::bind(at)?, open(&testbed)?))
+            Ok((Listener::bind(listen_address)?, open(&testbed)?))
         };
         let thread = std::thread::spawn(move || match start() {
             Ok((listener, server)) => {

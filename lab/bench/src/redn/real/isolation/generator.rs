@@ -153,15 +153,15 @@ impl Generator {
         let number = done.id as usize;
         let client = &self.writers[number];
         let last = (number + 1) * KEYS + (client.next + KEYS - 1) % KEYS;
-        let said: u64 = self.answers.get((number + 1) * ANSWER)?;
-        ensure!(said == self.table.key(last), "the answer to a SET is another key's");
+        let answer: u64 = self.answers.get((number + 1) * ANSWER)?;
+        ensure!(answer == self.table.key(last), "the answer to a SET is another key's");
         Ok(Some(number))
     }
 }
 
 /// Sends a message and posts a receive for the answer.
-fn say(client: &mut Client, id: u64, answers: &MemoryRegion, at: usize, message: &[u8]) -> Result<()> {
-    client.pair.post_recv(&ReceiveRequest { id, sges: &[answers.sge(at, ANSWER)] })?;
+fn say(client: &mut Client, id: u64, answers: &MemoryRegion, offset: usize, message: &[u8]) -> Result<()> {
+    client.pair.post_recv(&ReceiveRequest { id, sges: &[answers.sge(offset, ANSWER)] })?;
     let quiet = WorkRequest { flags: Flags::default(), ..work::send_inline(id, message) };
     Ok(client.pair.post_send(&quiet)?)
 }

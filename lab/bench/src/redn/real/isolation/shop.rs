@@ -59,11 +59,11 @@ impl Shop {
         let [header, value, size]: [u64; 3] = self.table.get(self.layout.place(key))?;
         ensure!(header == wanted(key), "a client requested a key that does not exist");
         let stored = [Sge { addr: value, len: size as u32, lkey: self.table.lkey() }];
-        let said = key.to_le_bytes();
-        let answer = if len > said.len() {
+        let reply = key.to_le_bytes();
+        let answer = if len > reply.len() {
             let value: &[u64; WORDS - 1] = message.last_chunk().context("words of a message")?;
             self.table.put((stored[0].addr - self.table.address()) as usize, value)?;
-            work::send_inline(0, &said)
+            work::send_inline(0, &reply)
         } else {
             work::send(0, &stored)
         };

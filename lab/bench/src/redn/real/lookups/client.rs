@@ -27,7 +27,7 @@ struct Lane {
     way: Way,
     key: u64,
     /// True if the READ in flight reads the value, and false if it still looks for the value.
-    found: bool,
+    is_found: bool,
 }
 
 /// All connections of a variant.
@@ -47,10 +47,10 @@ impl Client {
         let domain = context.alloc_pd()?;
         let cq = context.create_cq(4 * LANES as u32)?;
         let lane =
-            |_| Ok(Lane { way: Way::connect(&domain, &cq, server.address, way)?, key: 0, found: false });
+            |_| Ok(Lane { way: Way::connect(&domain, &cq, server.address, way)?, key: 0, is_found: false });
         let lanes: Vec<Lane> = (0..LANES).map(lane).collect::<Result<_>>()?;
-        let told = lanes[0].way.pair.peer_private_data();
-        let there = RemoteMemory::from_bytes(told).context("the server's memory")?;
+        let private_data = lanes[0].way.pair.peer_private_data();
+        let there = RemoteMemory::from_bytes(private_data).context("the server's memory")?;
         Ok(Client { cq, idle: (0..LANES).collect(), lanes, there, lookup, way, next: 0 })
     }
 
@@ -97,7 +97,7 @@ impl Client {
     fn start(&mut self) -> Result<()> {
         let number = self.idle.pop().context("a connection that is idle")?;
         let lane = &mut self.lanes[number];
-        (lane.key, lane.found, self.next) = (self.lookup.key(self.next), false, self.next + 1);
+        (lane.key, lane.is_found, self.next) = (self.lookup.key(self.next), false, self.next + 1);
         lane.way.reply.put(0, &0_u64)?;
         let key = lane.key;
         let hash = matches!(self.lookup, Lookup::Hash(_));
@@ -113,11 +113,11 @@ impl Client {
     }
 
     /// Reads a neighbourhood of buckets, or a node of the list.
-    fn look(&mut self, number: usize, at: u64) -> Result<()> {
+    fn look(&mut self, number: usize, address: u64) -> Result<()> {
         let buckets = if matches!(self.lookup, Lookup::Hash(_)) { NEIGHBOURHOOD } else { 1 };
         let way = &mut self.lanes[number].way;
         let here = [way.probe.sge(0, (buckets * BUCKET) as usize)];
-        let there = self.there.at(at - self.there.addr);
+        let there = self.there.at(address - self.there.addr);
         Ok(way.pair.post_send(&work::read(number as u64, &here, there))?)
     }
 
@@ -148,8 +148,8 @@ impl Client {
     /// Handles a completed READ. Returns true if it read the value; otherwise posts the READ of the value or
     /// of the next node.
     fn has_read(&mut self, number: usize) -> Result<bool> {
-        let Lane { way, key, found } = &mut self.lanes[number];
-        if *found {
+        let Lane { way, key, is_found } = &mut self.lanes[number];
+        if *is_found {
             return Ok(true);
         }
         let [header, value, len, next]: [u64; 4] = way.probe.get(0)?;
@@ -160,7 +160,7 @@ impl Client {
         }
         let here = [way.reply.sge(0, len as usize)];
         let there = self.there.at(value - self.there.addr);
-        *found = true;
+        *is_found = true;
         way.pair.post_send(&work::read(number as u64, &here, there))?;
         Ok(false)
     }

@@ -112,9 +112,9 @@ fn fill(memory: &MemoryRegion, len: u64) -> Result<()> {
     for place in 0..=LIST as u64 {
         let next = memory.address() + LIST_AT + (place + 1).min(LIST as u64) * BUCKET;
         // The list ends with an empty node, which points at itself.
-        let found = node(place + 1, value(place + 1), len, next);
-        let found = if place == LIST as u64 { node(0, 0, 0, next) } else { found };
-        memory.write((LIST_AT + place * BUCKET) as usize, &found)?;
+        let entry = node(place + 1, value(place + 1), len, next);
+        let entry = if place == LIST as u64 { node(0, 0, 0, next) } else { entry };
+        memory.write((LIST_AT + place * BUCKET) as usize, &entry)?;
     }
     Ok(())
 }
@@ -129,24 +129,24 @@ struct Calls {
 impl Calls {
     fn answer(&mut self, number: usize) -> Result<()> {
         let [key, list] = self.callers.take(number)?;
-        let (at, len) = self.find(key, list != 0)?.unwrap_or((0, 0));
-        let value = [remora_verbs::Sge { addr: at, len: len as u32, lkey: self.table.lkey() }];
+        let (address, len) = self.find(key, list != 0)?.unwrap_or((0, 0));
+        let value = [remora_verbs::Sge { addr: address, len: len as u32, lkey: self.table.lkey() }];
         self.callers.pairs[number]
             .post_send(&WorkRequest { flags: Flags::default(), ..work::send(0, &value) })?;
         Ok(())
     }
 
     fn find(&self, key: u64, list: bool) -> Result<Option<(u64, u64)>> {
-        let mut at = if list { LIST_AT } else { places(key, BUCKETS)[0] * BUCKET };
+        let mut offset = if list { LIST_AT } else { places(key, BUCKETS)[0] * BUCKET };
         loop {
-            let [header, value, len, next]: [u64; 4] = self.table.get(at as usize)?;
+            let [header, value, len, next]: [u64; 4] = self.table.get(offset as usize)?;
             if header == wanted(key) {
                 return Ok(Some((value, len)));
             }
             if !list || header == wanted(0) {
                 return Ok(None);
             }
-            at = next - self.table.address();
+            offset = next - self.table.address();
         }
     }
 }
