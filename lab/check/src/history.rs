@@ -190,10 +190,10 @@ impl History {
     ///
     /// # Errors
     /// The errors of the reader, and `InvalidData` for a line that is not an event.
-    pub fn read(mut from: impl BufRead) -> io::Result<Self> {
+    pub fn read(mut input: impl BufRead) -> io::Result<Self> {
         let mut history = Self::default();
         let mut line = String::new();
-        while from.read_line(&mut line)? > 0 && line.ends_with('\n') {
+        while input.read_line(&mut line)? > 0 && line.ends_with('\n') {
             history.events.push(serde_json::from_str(&line)?);
             line.clear();
         }
@@ -204,8 +204,8 @@ impl History {
     ///
     /// # Errors
     /// The errors of the writer.
-    pub fn write(&self, mut to: impl Write) -> io::Result<()> {
-        self.events.iter().try_for_each(|event| to.write_all(event.line().as_bytes()))
+    pub fn write(&self, mut output: impl Write) -> io::Result<()> {
+        self.events.iter().try_for_each(|event| output.write_all(event.line().as_bytes()))
     }
 
     /// Returns the operations in the order of their invocations.
@@ -269,27 +269,27 @@ impl Operation {
 }
 
 impl fmt::Display for Step {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Read { key, value: None } => write!(to, "read {key}: none"),
-            Self::Read { key, value: Some(TORN) } => write!(to, "read {key}: torn bytes"),
-            Self::Read { key, value: Some(value) } => write!(to, "read {key}: {value}"),
-            Self::Write { key, value } => write!(to, "write {key}: {value}"),
-            Self::Delete { key, found: None } => write!(to, "delete {key}"),
-            Self::Delete { key, found: Some(found) } => write!(to, "delete {key}: found {found}"),
+            Self::Read { key, value: None } => write!(formatter, "read {key}: none"),
+            Self::Read { key, value: Some(TORN) } => write!(formatter, "read {key}: torn bytes"),
+            Self::Read { key, value: Some(value) } => write!(formatter, "read {key}: {value}"),
+            Self::Write { key, value } => write!(formatter, "write {key}: {value}"),
+            Self::Delete { key, found: None } => write!(formatter, "delete {key}"),
+            Self::Delete { key, found: Some(flag) } => write!(formatter, "delete {key}: found {flag}"),
         }
     }
 }
 
 impl fmt::Display for Operation {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "client {} [{}, ", self.client, self.invoked)?;
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "client {} [{}, ", self.client, self.invoked)?;
         match (self.outcome, self.ended) {
-            (Outcome::Done, Some(returned)) => write!(to, "{returned}]")?,
-            (Outcome::Failed, _) => write!(to, "failed]")?,
-            _ => write!(to, "unknown]")?,
+            (Outcome::Done, Some(returned)) => write!(formatter, "{returned}]")?,
+            (Outcome::Failed, _) => write!(formatter, "failed]")?,
+            _ => write!(formatter, "unknown]")?,
         }
-        self.steps.iter().try_for_each(|step| write!(to, " {step};"))
+        self.steps.iter().try_for_each(|step| write!(formatter, " {step};"))
     }
 }
 
@@ -300,7 +300,7 @@ pub(crate) struct Sightings {
     /// Time at which the first read of a value returned, by key and value.
     pub seen: BTreeMap<(u64, u64), u64>,
     /// Keys of which a deletion reported that a value existed.
-    pub found: BTreeSet<u64>,
+    pub existing: BTreeSet<u64>,
 }
 
 impl Sightings {
@@ -308,7 +308,7 @@ impl Sightings {
     /// [`Anomaly::Malformed`](crate::Anomaly::Malformed) if a value is written twice under one key, which
     /// makes reads ambiguous.
     pub fn of(operations: &[Operation]) -> Result<Self, Violation> {
-        let mut history = Self { writers: BTreeMap::new(), seen: BTreeMap::new(), found: BTreeSet::new() };
+        let mut history = Self { writers: BTreeMap::new(), seen: BTreeMap::new(), existing: BTreeSet::new() };
         for (index, operation) in operations.iter().enumerate() {
             for (key, value) in operation.writes() {
                 if value == TORN || history.writers.insert((key, value), index).is_some() {
@@ -325,7 +325,7 @@ impl Sightings {
                         *first = returned.min(*first);
                     }
                     Step::Delete { key, found: Some(true) } => {
-                        history.found.insert(key);
+                        history.existing.insert(key);
                     }
                     _ => {}
                 }

@@ -55,7 +55,7 @@ fn effective_return(operation: &Operation, sightings: &Sightings) -> Option<u64>
             let surfaced = sightings.surfaced(operation).map(|seen| seen.max(operation.invoked));
             let hidden = operation.steps.iter().any(|step| match step {
                 Step::Delete { .. } => true,
-                Step::Write { key, .. } => sightings.found.contains(key),
+                Step::Write { key, .. } => sightings.existing.contains(key),
                 Step::Read { .. } => false,
             });
             surfaced.or(hidden.then_some(u64::MAX))
@@ -90,7 +90,7 @@ pub(crate) fn intervals(operations: &[(&Operation, u64)]) -> Vec<Interval> {
         let step = |step: &Step| {
             let register = keys[&step.key()] as u32;
             match *step {
-                Step::Read { value: found, .. } => [READ, register, value(found)],
+                Step::Read { value: read_value, .. } => [READ, register, value(read_value)],
                 Step::Write { value: new, .. } => [WRITE, register, value(Some(new))],
                 Step::Delete { found, .. } => [REMOVE, register, found.map_or(0, |flag| 1 + u32::from(flag))],
             }
@@ -121,7 +121,7 @@ fn explain(key: u64, operations: &[(&Operation, u64)], longest: &[usize]) -> Vio
     let left: Vec<usize> = (0..operations.len()).filter(|index| !placed.contains(index)).collect();
     // An operation that was invoked after another remaining one returned cannot be next.
     let first_return = left.iter().map(|&index| operations[index].1).min().unwrap_or(u64::MAX);
-    let next = left.iter().filter(|&&at| operations[at].0.invoked <= first_return);
+    let next = left.iter().filter(|&&index| operations[index].0.invoked <= first_return);
     let next: String = next.map(|&index| show(index)).collect();
     let says = format!(
         "key {key}: after {} of {} operations, the last of them{before}\n  none of these can be next:{next}",

@@ -76,10 +76,10 @@ impl Measures {
         let mut surfaced = BTreeSet::new();
         for (reader, step) in steps(operations).filter(|(reader, _)| reader.outcome == Outcome::Done) {
             let Step::Read { key, value: Some(value) } = *step else { continue };
-            let Some(&at) = written.get(&(key, value)) else { continue };
-            self.seen += usize::from(operations[at].client != reader.client);
-            if operations[at].outcome == Outcome::Unknown {
-                surfaced.insert(at);
+            let Some(&writer) = written.get(&(key, value)) else { continue };
+            self.seen += usize::from(operations[writer].client != reader.client);
+            if operations[writer].outcome == Outcome::Unknown {
+                surfaced.insert(writer);
             }
         }
         self.unknown += operations.iter().filter(|operation| operation.outcome == Outcome::Unknown).count();
@@ -137,9 +137,9 @@ impl Measures {
 }
 
 impl fmt::Display for Measures {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
-            to,
+            formatter,
             "{} histories, each of {} clients or more and {} keys or fewer; {} operations: {:.1} % overlapping, {} \
              failed, {} of unknown outcome ({} of them surfaced); {} reads found another client's value; faults fired:",
             self.histories,
@@ -154,7 +154,7 @@ impl fmt::Display for Measures {
         )?;
         let mut fired = self.fired.iter();
         fired.try_for_each(|(fault, runs)| {
-            write!(to, " {fault} {:.1} %", 100.0 * share(*runs, self.histories))
+            write!(formatter, " {fault} {:.1} %", 100.0 * share(*runs, self.histories))
         })
     }
 }

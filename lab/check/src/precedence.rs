@@ -88,9 +88,9 @@ impl Precedence {
         for &(earlier, later, because) in &self.edges {
             graph.add_edge(nodes[earlier], nodes[later], because);
         }
-        let from = nodes[second];
-        let to = nodes[first];
-        let way = petgraph::algo::astar(&graph, from, |node| node == to, |_| 1, |_| 0);
+        let start = nodes[second];
+        let goal = nodes[first];
+        let way = petgraph::algo::astar(&graph, start, |node| node == goal, |_| 1, |_| 0);
         let (_, way) = way.expect("the transitive closure contains a path back");
         let mut cycle = vec![(first, because)];
         for pair in way.windows(2) {

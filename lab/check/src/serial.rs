@@ -116,12 +116,13 @@ fn dependencies(transactions: &[Transaction<'_>], known: &mut Precedence) -> Res
     for (reader, transaction) in transactions.iter().enumerate() {
         for (&key, &read) in &transaction.reads {
             let of_key = writers.get(&key).map_or(&[][..], Vec::as_slice);
-            let from = of_key.iter().find(|(_, value)| Some(*value) == read).map(|(writer, _)| *writer);
-            if let (Some(writer), Some(value)) = (from, read) {
+            let observed_writer =
+                of_key.iter().find(|(_, value)| Some(*value) == read).map(|(writer, _)| *writer);
+            if let (Some(writer), Some(value)) = (observed_writer, read) {
                 known.insert(writer, reader, Reason::Read { key, value })?;
             }
             for &(other, other_value) in of_key.iter().filter(|(other, _)| *other != reader) {
-                match (from, read) {
+                match (observed_writer, read) {
                     (Some(writer), Some(read)) if writer != other => {
                         choices.push(Choice { key, writer, reader, read, other, other_value });
                     }
@@ -208,8 +209,8 @@ fn settle(
 fn explain(transactions: &[Transaction<'_>], cycle: Cycle) -> Violation {
     let names = |index: usize| format!("T{index}");
     let mut says = String::from("a cycle");
-    for (place, &(at, because)) in cycle.iter().enumerate() {
-        let this = names(at);
+    for (place, &(index, because)) in cycle.iter().enumerate() {
+        let this = names(index);
         let next = names(cycle[(place + 1) % cycle.len()].0);
         let why = match because {
             Reason::Read { key, value } => format!("{next} read what {this} wrote, {key}: {value}"),

@@ -34,8 +34,8 @@ pub(crate) fn committed(operations: &[Operation]) -> Result<Vec<Transaction<'_>>
         };
         if let Some(returned) = returned {
             let transaction = Transaction::of(operation, returned)?;
-            for (&key, &found) in &transaction.reads {
-                can_be_read(operations, &sightings, operation, key, found)?;
+            for (&key, &value) in &transaction.reads {
+                can_be_read(operations, &sightings, operation, key, value)?;
             }
             transactions.push(transaction);
         }
@@ -78,9 +78,9 @@ fn can_be_read(
     sightings: &Sightings,
     reader: &Operation,
     key: u64,
-    found: Option<u64>,
+    read_value: Option<u64>,
 ) -> Result<(), Violation> {
-    let Some(value) = found else { return Ok(()) };
+    let Some(value) = read_value else { return Ok(()) };
     let against = |anomaly, why: String| {
         let says = format!("key {key}, value {value}, {why}\n    read by {reader}");
         Err(Violation { anomaly, says })
@@ -106,11 +106,11 @@ fn no_lost_update(transactions: &[Transaction<'_>]) -> Result<(), Violation> {
     let mut updated: BTreeMap<(u64, Option<u64>), &Transaction<'_>> = BTreeMap::new();
     for transaction in transactions {
         let both = transaction.reads.iter().filter(|(key, _)| transaction.writes.contains_key(key));
-        for (&key, &found) in both {
-            if let Some(other) = updated.insert((key, found), transaction) {
+        for (&key, &value) in both {
+            if let Some(other) = updated.insert((key, value), transaction) {
                 let says = format!(
                     "both read key {key}: {} and replaced it\n    {}\n    {}",
-                    show(found),
+                    show(value),
                     other.operation,
                     transaction.operation
                 );

@@ -35,8 +35,8 @@ pub enum Anomaly {
 }
 
 impl fmt::Display for Anomaly {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(match self {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
             Self::Malformed => "not a history",
             Self::Undecided => "undecided",
             Self::NotLinearizable => "not linearizable",
@@ -70,8 +70,8 @@ impl Violation {
 }
 
 impl fmt::Display for Violation {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "{}: {}", self.anomaly, self.says)
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.anomaly, self.says)
     }
 }
 

@@ -45,8 +45,8 @@ fn carry_out(plans: &[Plan], turns: &[u64], lies: &[(usize, u64)]) -> History {
         let reads = done.values_mut().flatten().filter(|step| matches!(step, Step::Read { .. }));
         let mut reads: Vec<&mut Step> = reads.collect();
         let count = reads.len();
-        if let Some(Step::Read { value: found, .. }) = reads.get_mut(lie % count.max(1)) {
-            *found = (value % 10 != 0).then_some(value);
+        if let Some(Step::Read { value: read_value, .. }) = reads.get_mut(lie % count.max(1)) {
+            *read_value = (value % 10 != 0).then_some(value);
         }
     }
     record(plans, &done)
@@ -87,22 +87,22 @@ fn try_orders(
         return true;
     }
     let left: Vec<usize> = (0..operations.len()).filter(|index| !placed.contains(index)).collect();
-    for &at in left.iter().filter(|&&at| operations[at].outcome != Outcome::Failed) {
+    for &index in left.iter().filter(|&&index| operations[index].outcome != Outcome::Failed) {
         let returned = |other: usize| {
             operations[other].outcome == Outcome::Done
-                && operations[other].ended < Some(operations[at].invoked)
+                && operations[other].ended < Some(operations[index].invoked)
         };
         if strict && left.iter().any(|&other| returned(other)) {
             continue;
         }
-        let Some(next) = replay(&operations[at], state) else { continue };
-        placed.push(at);
+        let Some(next) = replay(&operations[index], state) else { continue };
+        placed.push(index);
         let fits = try_orders(
             operations,
             strict,
             placed,
             &next,
-            must - usize::from(operations[at].outcome == Outcome::Done),
+            must - usize::from(operations[index].outcome == Outcome::Done),
         );
         placed.pop();
         if fits {
