@@ -155,7 +155,7 @@ impl Flow {
             verb: Verb::Nop,
             seed: 0,
             len: 0,
-            at: 0,
+            offset: 0,
             local: 0,
             arena_end: self.arena_head,
             signaled: true,
@@ -291,7 +291,7 @@ impl Flow {
             verb,
             seed: random.bits(),
             len,
-            at: offset,
+            offset,
             local,
             arena_end: self.arena_head,
             // Some requests must be signaled, because slots of unsignaled requests are freed only by a later
@@ -343,7 +343,7 @@ impl Flow {
             Verb::CompareSwap | Verb::FetchAdd => {
                 op.expected = self.model[op.range()].to_vec();
                 if self.random.chance(0.7) {
-                    op.compare = word(&self.model, op.at);
+                    op.compare = word(&self.model, op.offset);
                 }
             }
             _ => {}
@@ -389,7 +389,7 @@ impl Flow {
     }
 
     fn remote(&self, op: &Op) -> Remote {
-        let right = Remote { addr: self.target.address + op.at as u64, rkey: self.target.key };
+        let right = Remote { addr: self.target.address + op.offset as u64, rkey: self.target.key };
         match self.trouble.filter(|_| op.is_trouble).map(|(trouble, _)| trouble) {
             Some(Trouble::DeadKey) => Remote { rkey: Key::new(op.imm | 1), ..right },
             Some(Trouble::OutOfBounds) => {
@@ -578,7 +578,7 @@ impl Flow {
             let index = content.iter().zip(&op.expected).position(|(a, b)| a != b);
             panic!(
                 "side {} pair {}: {:?} of {} bytes at {} brought other bytes than the model has, from {index:?} on",
-                self.side, self.pair, op.verb, op.len, op.at
+                self.side, self.pair, op.verb, op.len, op.offset
             );
         }
     }

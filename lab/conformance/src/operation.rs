@@ -94,7 +94,7 @@ pub(super) struct Op {
     pub seed: u64,
     pub len: usize,
     /// Offset in the peer's target.
-    pub at: usize,
+    pub offset: usize,
     /// Offset in the local arena.
     pub local: usize,
     /// Head of the arena's ring after this request.
@@ -144,16 +144,16 @@ impl Op {
     pub fn apply(&self, model: &mut [u8]) {
         match self.verb {
             Verb::Write | Verb::WriteImm => {
-                model[self.at..self.at + self.len].copy_from_slice(&bytes_of(self.seed, self.len));
+                model[self.offset..self.offset + self.len].copy_from_slice(&bytes_of(self.seed, self.len));
             }
             Verb::CompareSwap | Verb::FetchAdd => {
-                let old = word(model, self.at);
+                let old = word(model, self.offset);
                 let new = match self.verb {
                     Verb::FetchAdd => old.wrapping_add(self.operand),
                     _ if old == self.compare => self.operand,
                     _ => old,
                 };
-                model[self.at..self.at + 8].copy_from_slice(&new.to_ne_bytes());
+                model[self.offset..self.offset + 8].copy_from_slice(&new.to_ne_bytes());
             }
             _ => {}
         }
@@ -162,7 +162,7 @@ impl Op {
     /// Returns the range of the target that the request reads or changes.
     pub fn range(&self) -> std::ops::Range<usize> {
         let touches = self.verb.changes_target() || self.verb == Verb::Read;
-        self.at..self.at + if touches { self.len } else { 0 }
+        self.offset..self.offset + if touches { self.len } else { 0 }
     }
 }
 

@@ -117,7 +117,7 @@ struct Message {
     seed: u64,
     len: usize,
     /// Offset of a WRITE in the target; `None` for a SEND.
-    at: Option<usize>,
+    offset: Option<usize>,
     imm: Option<u32>,
     signaled: bool,
     inline: bool,
@@ -249,7 +249,7 @@ impl Flow {
         &mut self,
         verb: &'static str,
         len: usize,
-        at: Option<usize>,
+        offset: Option<usize>,
         imm: Option<u32>,
         mishap: Option<Mishap>,
     ) -> Message {
@@ -259,7 +259,7 @@ impl Flow {
             verb,
             seed: random.bits(),
             len,
-            at,
+            offset,
             imm,
             signaled: random.chance(0.6) || self.messages.len() + 1 == self.quota || mishap.is_some(),
             inline: len <= self.settings.max_inline as usize && mishap.is_none() && random.chance(0.3),
@@ -326,7 +326,8 @@ impl Flow {
 
     fn operation(&self, message: &Message) -> Operation {
         let target = self.target.as_ref().expect("each epoch has a target");
-        let mut remote = Remote { addr: target.address + message.at.unwrap_or(0) as u64, rkey: target.key };
+        let mut remote =
+            Remote { addr: target.address + message.offset.unwrap_or(0) as u64, rkey: target.key };
         match message.mishap {
             Some(Mishap::DeadKey) => remote.rkey = Key::new(message.seed as u32 | 1),
             Some(Mishap::OutOfBounds) => remote.addr = target.address + (TARGET - message.len + 1) as u64,
@@ -336,7 +337,7 @@ impl Flow {
             Some(Mishap::NoSuchVerb) => return Operation::SendInv(Key::new(1)),
             _ => {}
         }
-        match (message.at, message.imm) {
+        match (message.offset, message.imm) {
             (None, None) => Operation::Send,
             (None, Some(imm)) => Operation::SendImm(imm),
             (Some(_), None) => Operation::Write(remote),
@@ -428,7 +429,7 @@ impl Flow {
         }
         let fits = |message: &&Message| {
             (message.len, message.imm) == (len, wc.imm)
-                && message.at.is_some() == write
+                && message.offset.is_some() == write
                 && message.may_arrive()
                 && (write || bytes_of(message.seed, len) == content)
         };
@@ -438,7 +439,7 @@ impl Flow {
         };
         *report.arrived.entry(sent.verb).or_default() += 1;
         report.long += u64::from(len > self.settings.mtu as usize);
-        if let Some(offset) = sent.at {
+        if let Some(offset) = sent.offset {
             let target = self.target.as_ref().expect("each epoch has a target");
             let mut there = vec![0; len];
             arm.load(target, offset, &mut there);
@@ -454,7 +455,7 @@ impl Flow {
         let mtu = self.settings.mtu as usize;
         let mut checked = 0;
         for message in self.messages.iter().filter(|message| message.may_arrive()) {
-            let Some(offset) = message.at else { continue };
+            let Some(offset) = message.offset else { continue };
             assert!(
                 content[checked..offset].iter().all(|byte| *byte == 0),
                 "bytes between the WRITEs changed"
@@ -468,8 +469,8 @@ impl Flow {
             };
             let arrived = (0..=packets).rev().find(|count| prefix(*count));
             let arrived = arrived.unwrap_or_else(|| panic!("{message:?} arrived with a hole"));
-            let how = if arrived == packets { 0 } else { 1 + usize::from(arrived == 0) };
-            report.writes[how] += u64::from(message.len > 0);
+            let outcome = if arrived == packets { 0 } else { 1 + usize::from(arrived == 0) };
+            report.writes[outcome] += u64::from(message.len > 0);
             checked = offset + message.len;
         }
         assert!(content[checked..].iter().all(|byte| *byte == 0), "bytes behind the WRITEs changed");

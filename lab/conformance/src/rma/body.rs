@@ -14,8 +14,8 @@ const PATIENCE: u64 = 50_000_000;
 struct Running {
     issued: Instant,
     kind: Kind,
-    /// Offsets in the stripe (`at`) and in the buffer, and length in bytes.
-    at: usize,
+    /// Offsets in the stripe (`offset`) and in the buffer, and length in bytes.
+    offset: usize,
     buffer: usize,
     len: usize,
 }
@@ -115,7 +115,7 @@ impl<A: RmaArm> Run<'_, A> {
             Kind::Rekey => 16,
             _ => self.random.pick(&[1, 16, 64, 100, 1000, 2048, MAX_OPERATION as usize]),
         };
-        let [at, buffer] = [0; 2].map(|_: u8| self.random.below((STRIPE - len) as u64 + 1) as usize);
+        let [offset, buffer] = [0; 2].map(|_: u8| self.random.below((STRIPE - len) as u64 + 1) as usize);
         if kind != Kind::Read {
             let mut bytes = vec![0; len];
             self.random.fill(&mut bytes);
@@ -127,11 +127,11 @@ impl<A: RmaArm> Run<'_, A> {
             kind,
             class: self.random.pick(&[Class::Latency, Class::Bulk]),
             region,
-            remote: if kind == Kind::Rekey { 0 } else { (base + at) as u64 },
+            remote: if kind == Kind::Rekey { 0 } else { (base + offset) as u64 },
             local: (slot * STRIPE + buffer) as u64,
             len: len as u32,
         };
-        self.running[slot] = Some(Running { issued: self.arm.now(), kind, at, buffer, len });
+        self.running[slot] = Some(Running { issued: self.arm.now(), kind, offset, buffer, len });
         self.arm.issue(&operation);
     }
 
@@ -141,9 +141,9 @@ impl<A: RmaArm> Run<'_, A> {
         let running = self.running[slot].take().expect("each slot completes at most once per command");
         assert!(kind.is_none_or(|kind| kind == running.kind), "{end:?}");
         let took = self.arm.now().since(running.issued);
-        let which = usize::from(running.kind != Kind::Read);
+        let index = usize::from(running.kind != Kind::Read);
         assert!(took <= self.arm.limit(running.kind), "{end:?} took {took} ns");
-        self.report.slowest[which] = self.report.slowest[which].max(took);
+        self.report.slowest[index] = self.report.slowest[index].max(took);
         self.report.ended[status as usize] += 1;
         match running.kind {
             Kind::Read => self.end_read(slot, &running, status),
@@ -157,7 +157,7 @@ impl<A: RmaArm> Run<'_, A> {
     }
 
     fn end_read(&mut self, slot: usize, running: &Running, status: Status) {
-        let Running { at, buffer, len, .. } = *running;
+        let Running { offset, buffer, len, .. } = *running;
         let now = self.buffer(slot);
         let model = &mut self.buffers[slot];
         assert!(
@@ -165,7 +165,7 @@ impl<A: RmaArm> Run<'_, A> {
             "beside it"
         );
         for index in 0..len {
-            let new = self.stripes[slot][at + index];
+            let new = self.stripes[slot][offset + index];
             let got = now[buffer + index];
             let fits = got == new || status != Status::Ok && got == model[buffer + index];
             assert!(fits, "byte {index} of a read that ended with {status:?}");
@@ -174,18 +174,21 @@ impl<A: RmaArm> Run<'_, A> {
     }
 
     fn end_write(&mut self, slot: usize, running: &Running, status: Status) {
-        let Running { at, buffer, len, .. } = *running;
+        let Running { offset, buffer, len, .. } = *running;
         let now = self.stripe(slot);
         let model = &mut self.stripes[slot];
-        assert!(now[..at] == model[..at] && now[at + len..] == model[at + len..], "beside it");
+        assert!(
+            now[..offset] == model[..offset] && now[offset + len..] == model[offset + len..],
+            "beside it"
+        );
         let untouched = matches!(
             status,
             Status::Nack | Status::DispatchTimeout | Status::LocalError | Status::RemoteAccessError
         );
         for index in 0..len {
             let new = self.buffers[slot][buffer + index];
-            let got = now[at + index];
-            let fits = got == new && !untouched || status != Status::Ok && got == model[at + index];
+            let got = now[offset + index];
+            let fits = got == new && !untouched || status != Status::Ok && got == model[offset + index];
             assert!(fits, "byte {index} of a write that ended with {status:?}");
         }
         *model = now;
