@@ -69,10 +69,10 @@ fn answer(mut steps: Vec<Step>, finished: &Finished<'_>) -> Answer {
     match finished.outcome {
         Outcome::Value(bytes) => {
             // A block that was never written reads as zeros, which is no recorded value.
-            let found = (finished.tag != Tag::NEVER).then(|| identify(bytes));
+            let content = (finished.tag != Tag::NEVER).then(|| identify(bytes));
             steps.iter_mut().for_each(|step| {
                 if let Step::Read { value, .. } = step {
-                    *value = found;
+                    *value = content;
                 }
             });
             Answer::Done(steps)

@@ -95,10 +95,10 @@ pub trait Store {
 }
 
 /// Returns a message that names the process which does not answer, and the remedy.
-pub fn unanswered(whom: &str, fault: Option<&str>) -> String {
+pub fn unanswered(server: &str, fault: Option<&str>) -> String {
     match fault {
-        Some(fault) => format!("{whom} cannot be reached again: {fault}"),
-        None => format!("{whom} does not answer: continue it if it is stopped, or start it again"),
+        Some(fault) => format!("{server} cannot be reached again: {fault}"),
+        None => format!("{server} does not answer: continue it if it is stopped, or start it again"),
     }
 }
 

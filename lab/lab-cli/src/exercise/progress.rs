@@ -56,8 +56,11 @@ impl Progress {
     /// Prints the period's counters. `oldest` is the start of the oldest operation in progress.
     pub fn say(&mut self, oldest: Option<Instant>) {
         let waiting = oldest.map_or(0, |asked| asked.elapsed().as_micros() as u64);
-        let times: Vec<(u64, u64)> =
-            self.times.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())).collect();
+        let times: Vec<(u64, u64)> = self
+            .times
+            .iter_recorded()
+            .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+            .collect();
         print::line(json!({
             "clock": now() as f64 / 1e9,
             "operations": self.times.len(),

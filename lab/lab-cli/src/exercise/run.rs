@@ -64,7 +64,7 @@ struct Exercise<'a> {
     over: Option<Instant>,
     /// The time of the last progress, and true if a warning about the silence was printed.
     heard: Instant,
-    told: bool,
+    has_warned: bool,
     progress: Option<Progress>,
     /// Set when standard input has ended.
     stop: Arc<AtomicBool>,
@@ -145,7 +145,7 @@ impl<'a> Exercise<'a> {
             burst: 0,
             over: None,
             heard: Instant::now(),
-            told: false,
+            has_warned: false,
             progress: args.every.map(Progress::new).transpose()?,
             stop,
             memory: BTreeMap::new(),
@@ -177,7 +177,7 @@ impl<'a> Exercise<'a> {
     fn hear(&mut self, answered: bool, store: &impl Store) -> Result<()> {
         self.look_at_clock();
         if answered || self.args.child || (self.asked.is_empty() && self.running.is_empty()) {
-            (self.heard, self.told) = (Instant::now(), false);
+            (self.heard, self.has_warned) = (Instant::now(), false);
             return Ok(());
         }
         let silence = self.heard.elapsed();
@@ -185,8 +185,8 @@ impl<'a> Exercise<'a> {
         if silence > SILENCE {
             bail!("nothing was answered for {most} seconds: {}", store.silence());
         }
-        if silence > QUIET && !self.told {
-            self.told = true;
+        if silence > QUIET && !self.has_warned {
+            self.has_warned = true;
             eprintln!("waiting for an answer, {most} seconds at most: {}", store.silence());
         }
         Ok(())

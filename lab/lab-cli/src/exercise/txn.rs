@@ -172,10 +172,10 @@ impl Open {
         value: &mut [u8],
         ends: &mut ShardQueues<'_>,
     ) -> Result<(), Refused> {
-        for (at, step) in self.steps.iter().enumerate() {
+        for (index, step) in self.steps.iter().enumerate() {
             let key = format!("key {}", step.key());
             match *step {
-                Step::Read { .. } => self.reads.push((machine.read(self.tx, key.as_bytes(), ends)?, at)),
+                Step::Read { .. } => self.reads.push((machine.read(self.tx, key.as_bytes(), ends)?, index)),
                 Step::Write { value: number, .. } => {
                     stamp(number, value);
                     machine.write(self.tx, key.as_bytes(), value, ends)?;
@@ -190,8 +190,8 @@ impl Open {
 
     fn found(&mut self, entry: EntryId, bytes: Option<&[u8]>) {
         let Some(place) = self.reads.iter().position(|(asked, _)| *asked == entry) else { return };
-        let (_, at) = self.reads.swap_remove(place);
-        if let Step::Read { value, .. } = &mut self.steps[at] {
+        let (_, index) = self.reads.swap_remove(place);
+        if let Step::Read { value, .. } = &mut self.steps[index] {
             *value = bytes.map(identify);
         }
     }

@@ -26,12 +26,15 @@ impl Drop for Folder {
 fn points(rows: &[Value], prefix: &str, windows: &[u32], exact: bool) {
     for window in windows {
         let case = format!("{prefix}/window-{window}");
-        let of = |metric: &str| {
+        let value_of = |metric: &str| {
             let row = rows.iter().find(|row| row["case"] == case.as_str() && row["metric"] == metric);
             row.unwrap_or_else(|| panic!("{case}, {metric}"))["value"].as_f64().expect("a number")
         };
-        let together = of("rate") * of("latency_mean") / 1e9;
-        assert!(of("rate") > 0.0 && (!exact || (together / f64::from(*window) - 1.0).abs() < 1e-6), "{case}");
+        let together = value_of("rate") * value_of("latency_mean") / 1e9;
+        assert!(
+            value_of("rate") > 0.0 && (!exact || (together / f64::from(*window) - 1.0).abs() < 1e-6),
+            "{case}"
+        );
     }
 }
 

@@ -88,8 +88,8 @@ fn the_demo_shows_a_bar_to_a_person_and_a_line_for_each_row_to_a_pipe() {
     let shown = on_a_terminal(&words);
     assert!(shown.contains("farm over shm: 2000 records") && shown.contains("2/6"), "{shown}");
     let piped = remora(&words);
-    let told: Vec<&str> = piped.err.lines().collect();
-    assert!(told.len() == 6 && told[3] == "4 of 6: indirect READ (PRISM) over shm", "{told:?}");
+    let messages: Vec<&str> = piped.err.lines().collect();
+    assert!(messages.len() == 6 && messages[3] == "4 of 6: indirect READ (PRISM) over shm", "{messages:?}");
     let table = piped.good();
     for column in ["round trips", "median", "p99", "GETs/s", "server CPU per GET"] {
         assert!(table.contains(column), "{table}");
@@ -147,8 +147,8 @@ fn figures_of_xdp_stand_beside_raw_frames() {
     remora_netns::require!(!ended.err.contains("which needs root"), "making network namespaces needs root");
     let lines = lines(&ended.good());
     let find = |metric: &str, baseline: &str| {
-        let found = lines.iter().find(|line| line["metric"] == metric && line["baseline"] == baseline);
-        found.unwrap_or_else(|| panic!("{metric} beside {baseline}: {lines:?}"))
+        let matching = lines.iter().find(|line| line["metric"] == metric && line["baseline"] == baseline);
+        matching.unwrap_or_else(|| panic!("{metric} beside {baseline}: {lines:?}"))
     };
     for line in [find("latency_p50", "raw-xdp-pingpong"), find("rate", "raw-xdp-echo")] {
         assert!(line["case"].as_str().is_some_and(|case| case.starts_with("xdp/read/64")), "{line}");
@@ -189,8 +189,8 @@ fn every_ycsb_workload_runs_and_no_answer_is_wrong() {
 #[ignore = "soak: needs Redis, which `make setup-bench` installs"]
 fn soak_every_ycsb_workload_ends_against_the_rivals_too() {
     for rival in ["memcached", "redis-server"] {
-        let found = Command::new(rival).arg("--version").stdout(Stdio::null()).status();
-        assert!(found.is_ok(), "{rival} is not installed: run `make setup-bench`");
+        let status = Command::new(rival).arg("--version").stdout(Stdio::null()).status();
+        assert!(status.is_ok(), "{rival} is not installed: run `make setup-bench`");
     }
     for workload in ["A", "B", "C", "D", "E", "F"] {
         let words = ["bench", "kv", "--workload", workload, "--design", "pilaf", "--port", "shm"];
@@ -218,16 +218,16 @@ fn each_design_is_judged_by_its_bare_verbs_and_its_own_work() {
     for design in ["pilaf", "farm", "two-sided"] {
         for work in ["ycsb-c", "put"] {
             let case = format!("shm/{design}/512/{work}/zipf-0.99");
-            let of = |metric: &str| {
+            let rows_of = |metric: &str| {
                 lines
                     .iter()
                     .filter(|line| line["case"] == case.as_str() && line["metric"] == metric)
                     .collect()
             };
-            let work: Vec<&Value> = of("cpu_work");
+            let work: Vec<&Value> = rows_of("cpu_work");
             assert_eq!(work.len(), 1, "{case}");
             positive(work[0], "value");
-            let latency: Vec<&Value> = of("latency_p50");
+            let latency: Vec<&Value> = rows_of("latency_p50");
             let judged: Vec<&&Value> = latency.iter().filter(|line| line["holds"].is_boolean()).collect();
             assert_eq!((latency.len(), judged.len()), (2, 1), "{case}");
             let number = |line: &Value, field: &str| line[field].as_f64().expect("a number");
@@ -247,11 +247,11 @@ fn each_design_is_judged_by_its_bare_verbs_and_its_own_work() {
 #[track_caller]
 fn prism_stands_beside_pilaf(lines: &[Value], port: &str) {
     let beside = |case: &str, metric: &str| {
-        let found = lines.iter().find(|line| {
+        let matching = lines.iter().find(|line| {
             (&line["case"], &line["metric"], &line["baseline"])
                 == (&case.into(), &metric.into(), &"pilaf".into())
         });
-        found.unwrap_or_else(|| panic!("{case}, {metric}: {lines:?}"))
+        matching.unwrap_or_else(|| panic!("{case}, {metric}: {lines:?}"))
     };
     let most = if port == "shm" { 0.75 } else { 0.6 };
     let reads = format!("{port}/prism/512/ycsb-c/zipf-0.99");
@@ -294,8 +294,8 @@ fn doctor_and_devinfo_speak_json() {
     for port in ["port shm", "port udp", "port udp, IPv6", "port xdp"] {
         let finding = lines(&doctor.out).into_iter().find(|finding| finding["what"] == port);
         let finding = finding.unwrap_or_else(|| panic!("{port} is not told of: {}", doctor.out));
-        let told = finding["found"].as_str().is_some_and(|found| found.contains("ICRC"));
-        assert!(told || finding["verdict"] != "good", "how far its ICRC is checked: {finding}");
+        let is_stated = finding["found"].as_str().is_some_and(|text| text.contains("ICRC"));
+        assert!(is_stated || finding["verdict"] != "good", "how far its ICRC is checked: {finding}");
     }
     assert!(doctor.out.lines().count() >= 6, "{}", doctor.out);
     for port in ["shm", "udp"] {

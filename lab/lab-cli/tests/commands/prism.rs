@@ -44,19 +44,19 @@ fn every_operation_over(port: &str) {
     let ended = bench(port, &folder, &["--only", &format!("{port}/")]);
     remora_netns::require!(!ended.err.contains("which needs root"), "making network namespaces needs root");
     let rows = lines(&ended.good());
-    let of = |operation: &str, metric: &str| {
+    let rows_of = |operation: &str, metric: &str| {
         let case = format!("{port}/{operation}");
         rows.iter().filter(|row| row["case"] == case.as_str() && row["metric"] == metric).collect::<Vec<_>>()
     };
     let counted: BTreeMap<&str, f64> = ROUND_TRIPS
         .iter()
         .map(|(operation, _)| {
-            (*operation, of(operation, "round_trips")[0]["value"].as_f64().expect("a number"))
+            (*operation, rows_of(operation, "round_trips")[0]["value"].as_f64().expect("a number"))
         })
         .collect();
     assert_eq!(counted, BTreeMap::from(ROUND_TRIPS));
     for (operation, beside) in BESIDE {
-        let latency = of(operation, "latency_p50");
+        let latency = rows_of(operation, "latency_p50");
         let baselines: Vec<&str> = latency.iter().filter_map(|row| row["baseline"].as_str()).collect();
         assert_eq!(baselines, beside, "{operation}");
         for row in latency {
@@ -102,7 +102,10 @@ fn predictions_and_their_residuals_are_rows_too_and_figures_draws_the_same() {
     for row in judged {
         let ratio = row["ratio"].as_f64().expect("a ratio");
         assert_eq!((&row["holds"], (0.8..=1.2).contains(&ratio)), (&true.into(), true), "{row}");
-        assert!(row["baseline"].as_str().is_some_and(|from| from.starts_with("paper, section")), "{row}");
+        assert!(
+            row["baseline"].as_str().is_some_and(|baseline| baseline.starts_with("paper, section")),
+            "{row}"
+        );
     }
     for case in ["model:ConnectX5/read/512/direct", "model:PrismAsic/indirect-read/512/datacenter"] {
         assert!(rows.iter().any(|row| row["case"] == case && row["metric"] == "latency_p50"), "{case}");

@@ -28,22 +28,26 @@ fn every_figure_is_rows_beside_the_papers_and_a_plot_and_twice_the_same() {
         "table-4",
         "table-5",
     ] {
-        let of: Vec<&Value> = rows
+        let matching: Vec<&Value> = rows
             .iter()
             .filter(|row| row["case"].as_str().is_some_and(|case| case.contains(&format!("/{figure}/"))))
             .collect();
-        assert!(!of.is_empty(), "{figure}");
+        assert!(!matching.is_empty(), "{figure}");
         let name = format!("redn-{figure}.svg");
         let svg = folder.read(&name);
         for word in ["model time", "the authors", "</svg>"] {
             assert!(svg.contains(word), "no {word} in {name}");
         }
         // This row is a chain of Remora's own, which has not been measured on such a NIC.
-        for row in of.into_iter().filter(|row| !row["case"].as_str().unwrap().contains("/list-break.chain/"))
+        for row in
+            matching.into_iter().filter(|row| !row["case"].as_str().unwrap().contains("/list-break.chain/"))
         {
             let number = |field: &str| row[field].as_f64().expect("a number");
             assert!((number("ratio") - number("value") / number("baseline_value")).abs() < 1e-9, "{row}");
-            assert!(row["baseline"].as_str().is_some_and(|from| from.starts_with("paper, ")), "{row}");
+            assert!(
+                row["baseline"].as_str().is_some_and(|baseline| baseline.starts_with("paper, ")),
+                "{row}"
+            );
         }
     }
     residuals_are_told(&rows, &folder);
@@ -57,7 +61,7 @@ fn residuals_are_told(rows: &[Value], folder: &Folder) {
         let ratio = row["ratio"].as_f64().expect("a number");
         let residual = row["residual"].as_f64().expect("a residual");
         assert!((residual - (ratio - 1.0) * 100.0).abs() < 0.1, "{row}");
-        let rival = row["baseline"].as_str().is_some_and(|from| from.ends_with("a rival's"));
+        let rival = row["baseline"].as_str().is_some_and(|baseline| baseline.ends_with("a rival's"));
         assert_eq!(row["reason"].is_string(), rival || row["holds"] == false, "{row}");
     }
     let over_sizes = |row: &&Value| {

@@ -14,7 +14,7 @@ fn rows(words: &[&str], wanted: &[Wanted<'_>]) -> Vec<Value> {
             .good();
     let rows = lines(&out);
     let text = |row: &Value, field: &str| row[field].as_str().map(str::to_owned);
-    let found: Vec<_> = rows
+    let actual: Vec<_> = rows
         .iter()
         .map(|row| (text(row, "case").unwrap(), text(row, "metric").unwrap(), text(row, "baseline")))
         .collect();
@@ -22,7 +22,7 @@ fn rows(words: &[&str], wanted: &[Wanted<'_>]) -> Vec<Value> {
         .iter()
         .map(|(case, metric, beside)| ((*case).to_owned(), (*metric).to_owned(), beside.map(str::to_owned)))
         .collect();
-    assert_eq!(found, wanted);
+    assert_eq!(actual, wanted);
     for row in &rows {
         assert_eq!(
             (&row["bench"], row["rounds"].as_array().map(Vec::len)),

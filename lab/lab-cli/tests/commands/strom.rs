@@ -29,11 +29,11 @@ fn every_task_over(port: &str) {
         );
         let gets = task.starts_with("get/");
         // A build without WebAssembly kernels prints one line that names the feature to enable.
-        let told = ended.err.matches("kernels as WebAssembly are left out").count();
-        let how = ended.err.matches("--features wasm").count();
+        let mentions = ended.err.matches("kernels as WebAssembly are left out").count();
+        let hints = ended.err.matches("--features wasm").count();
         let out = ended.good();
         let wanted = usize::from(gets && !cfg!(feature = "wasm"));
-        assert_eq!((told, how), (wanted, wanted), "{task}");
+        assert_eq!((mentions, hints), (wanted, wanted), "{task}");
         let rows: Vec<Value> =
             out.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
         cases.extend(rows.iter().filter_map(|row| row["case"].as_str()).map(str::to_owned));
@@ -109,11 +109,12 @@ fn models_have_rows_beside_the_numbers_of_the_text_and_each_figure_is_drawn() {
     for (figure, stated) in PREDICTED {
         let is_of =
             |row: &&Value| row["case"].as_str().is_some_and(|case| case.contains(&format!("/{figure}/")));
-        let of: Vec<&Value> = rows.iter().filter(is_of).collect();
-        assert!(of.len() > stated, "{figure}");
-        let from =
-            of.iter().filter(|row| row["baseline"].as_str().is_some_and(|from| from.starts_with("paper, ")));
-        assert_eq!(from.count(), stated, "{figure}");
+        let matching: Vec<&Value> = rows.iter().filter(is_of).collect();
+        assert!(matching.len() > stated, "{figure}");
+        let compared = matching
+            .iter()
+            .filter(|row| row["baseline"].as_str().is_some_and(|baseline| baseline.starts_with("paper, ")));
+        assert_eq!(compared.count(), stated, "{figure}");
         let svg = folder.read(&format!("strom-{figure}.svg"));
         assert!(svg.contains("model time") && !svg.contains("in this software"), "{figure}");
     }

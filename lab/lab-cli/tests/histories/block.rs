@@ -23,25 +23,26 @@ const KINDS: [&str; 7] = [
 ];
 
 /// Returns a replica of this design. If `new`, it creates the store.
-fn replica(hosts: &Hosts, design: &str, at: usize, new: bool) -> Server {
-    let address = hosts.address(at);
+fn replica(hosts: &Hosts, design: &str, index: usize, new: bool) -> Server {
+    let address = hosts.address(index);
     let servers = servers(hosts);
-    let number = at.to_string();
+    let number = index.to_string();
     let serve = ["serve", "block", "--design", design, "--replica", &number, "--servers", &servers];
     let own = ["--blocks", "16", "--block-len", "4608", "--port", "udp", "--address", &address];
     let new: &[&str] = if new { &["--new"] } else { &[] };
-    Server::spawn(hosts.remora(at, &[&serve[..], &own, new].concat()), at)
+    Server::spawn(hosts.remora(index, &[&serve[..], &own, new].concat()), index)
 }
 
 fn servers(hosts: &Hosts) -> String {
-    let addresses: Vec<String> = (0..REPLICAS).map(|at| format!("{}:7481", hosts.address(at))).collect();
+    let addresses: Vec<String> =
+        (0..REPLICAS).map(|index| format!("{}:7481", hosts.address(index))).collect();
     addresses.join(",")
 }
 
 /// Returns three replicas and clients that exercise them.
 fn scene(design: &str, seed: u64, more: &[&str]) -> Result<Scene, remora_netns::Error> {
     let hosts = Hosts::new(REPLICAS + CLIENTS)?;
-    let mut replicas: Vec<Server> = (0..REPLICAS).map(|at| replica(&hosts, design, at, true)).collect();
+    let mut replicas: Vec<Server> = (0..REPLICAS).map(|index| replica(&hosts, design, index, true)).collect();
     replicas.iter_mut().for_each(Server::wait);
     let servers = servers(&hosts);
     let words = ["block", "exercise", "--servers", &servers, "--window", "3"];
@@ -69,8 +70,8 @@ fn repair(scene: &mut Scene, design: &str, dead: usize) {
     let mut server = replica(&scene.hosts, design, dead, false);
     until("a replica is repaired", || {
         let serves = server.serves();
-        if let Err(said) = &serves {
-            println!("{said:?}");
+        if let Err(messages) = &serves {
+            println!("{messages:?}");
             server = replica(&scene.hosts, design, dead, false);
         }
         serves.is_ok()

@@ -65,9 +65,9 @@ fn a_client_that_answers_from_its_memory_is_found() {
 #[test]
 #[ignore = "soak: minutes"]
 fn soak_real_runs_of_every_key_value_design() {
-    for (at, design) in
+    for (index, design) in
         ["prism", "pilaf", "farm", "two-sided", "strom"].into_iter().cycle().take(40).enumerate()
     {
-        real_run(design, 100 + at as u64);
+        real_run(design, 100 + index as u64);
     }
 }

@@ -20,10 +20,10 @@ pub fn now() -> u64 {
 
 /// Waits until `so` returns true.
 #[track_caller]
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub fn until(condition: &str, mut so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !so() {
-        assert!(started.elapsed() < LONG, "{what}: not within {LONG:?}");
+        assert!(started.elapsed() < LONG, "{condition}: not within {LONG:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -87,7 +87,7 @@ impl Server {
     /// Waits until the server is ready.
     #[track_caller]
     pub fn wait(&mut self) {
-        self.serves().unwrap_or_else(|said| panic!("the server ended: {said:?}"));
+        self.serves().unwrap_or_else(|messages| panic!("the server ended: {messages:?}"));
     }
 
     /// Waits until the server is ready or has ended.
@@ -96,10 +96,10 @@ impl Server {
     /// Returns the output of the server if it ended.
     pub fn serves(&mut self) -> Result<(), Vec<String>> {
         let mut lines = self.lines.take().expect("nobody has waited yet");
-        let mut said = Vec::new();
-        while !said.last().is_some_and(|line: &String| line.contains("serving ")) {
-            let Some(line) = lines.next() else { return Err(said) };
-            said.push(line);
+        let mut messages = Vec::new();
+        while !messages.last().is_some_and(|line: &String| line.contains("serving ")) {
+            let Some(line) = lines.next() else { return Err(messages) };
+            messages.push(line);
         }
         // A reader must drain later output, or the server would block.
         std::thread::spawn(move || lines.for_each(drop));

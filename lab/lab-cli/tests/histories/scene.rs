@@ -35,9 +35,9 @@ pub enum Whom {
 #[derive(Copy, Clone, Debug)]
 struct Span {
     kind: &'static str,
-    whom: Whom,
-    from: u64,
-    to: u64,
+    scope: Whom,
+    start: u64,
+    end: u64,
 }
 
 /// The duration of a mishap.
@@ -125,10 +125,10 @@ impl Scene {
 
     /// Waits until a client records operations with unknown outcome.
     #[track_caller]
-    fn connection_fails(&mut self, whom: Whom) {
+    fn connection_fails(&mut self, scope: Whom) {
         let count = |scene: &mut Scene| -> usize {
             scene.done();
-            let hit = |client: &&Client| match whom {
+            let hit = |client: &&Client| match scope {
                 Whom::Client(number) => client.number == number,
                 _ => true,
             };
@@ -144,27 +144,27 @@ impl Scene {
 
     /// Keeps the present mishap for its duration, and records its time span.
     #[track_caller]
-    fn last(&mut self, kind: &'static str, whom: Whom, length: Length) {
-        let from = now();
+    fn last(&mut self, kind: &'static str, scope: Whom, length: Length) {
+        let start = now();
         let pause = |milliseconds| std::thread::sleep(Duration::from_millis(milliseconds));
         match length {
             Length::Short => pause(30 + self.random.below(170)),
-            Length::Long if whom == Whom::Some => {
+            Length::Long if scope == Whom::Some => {
                 pause(800);
                 self.some_go_on(30);
             }
-            Length::Long if self.notes_failures => self.connection_fails(whom),
+            Length::Long if self.notes_failures => self.connection_fails(scope),
             Length::Long => pause(1800),
         }
-        self.spans.push(Span { kind, whom, from, to: now() });
+        self.spans.push(Span { kind, scope, start, end: now() });
     }
 
     /// Kills a client in the middle of an operation, and starts another one on its host.
     #[track_caller]
     pub fn kill_client(&mut self) {
         self.all_go_on(2);
-        let at = self.any_client();
-        let mut client = self.clients.swap_remove(at);
+        let index = self.any_client();
+        let mut client = self.clients.swap_remove(index);
         client.stop_in_the_middle();
         client.process.kill();
         *self.fired.entry("client killed").or_default() += 1;
@@ -177,60 +177,60 @@ impl Scene {
     #[track_caller]
     pub fn stop_client(&mut self, length: Length) {
         self.all_go_on(2);
-        let at = self.any_client();
-        let whom = Whom::Client(self.clients[at].number);
-        self.clients[at].stop_in_the_middle();
+        let index = self.any_client();
+        let scope = Whom::Client(self.clients[index].number);
+        self.clients[index].stop_in_the_middle();
         let notes = std::mem::replace(&mut self.notes_failures, false);
-        self.last("client stopped", whom, length);
+        self.last("client stopped", scope, length);
         self.notes_failures = notes;
-        self.clients[at].process.go_on();
+        self.clients[index].process.go_on();
     }
 
     /// Cuts the link of a client and restores it.
     #[track_caller]
     pub fn cut_client(&mut self, length: Length) {
         self.all_go_on(2);
-        let at = self.any_client();
-        let whom = Whom::Client(self.clients[at].number);
-        let host = self.clients[at].process.host;
+        let index = self.any_client();
+        let scope = Whom::Client(self.clients[index].number);
+        let host = self.clients[index].process.host;
         self.hosts.cut(host, true);
-        self.last("client cut off", whom, length);
+        self.last("client cut off", scope, length);
         self.hosts.cut(host, false);
     }
 
     /// Stops a server and continues it.
     #[track_caller]
-    pub fn stop_server(&mut self, at: usize, whom: Whom, length: Length) {
+    pub fn stop_server(&mut self, index: usize, scope: Whom, length: Length) {
         self.all_go_on(2);
-        self.servers[at].process.stop();
-        self.last("server stopped", whom, length);
-        self.servers[at].process.go_on();
+        self.servers[index].process.stop();
+        self.last("server stopped", scope, length);
+        self.servers[index].process.go_on();
     }
 
     /// Kills a server, and checks that the clients continue without it.
     #[track_caller]
-    pub fn kill_server(&mut self, at: usize) {
+    pub fn kill_server(&mut self, index: usize) {
         self.all_go_on(2);
-        self.servers[at].process.kill();
+        self.servers[index].process.kill();
         self.all_go_on(10);
         *self.fired.entry("server killed").or_default() += 1;
     }
 
     /// Adds a server in the place of a killed one, and checks that the clients continue.
     #[track_caller]
-    pub fn replace_server(&mut self, at: usize, server: Server) {
-        self.servers[at] = server;
+    pub fn replace_server(&mut self, index: usize, server: Server) {
+        self.servers[index] = server;
         self.all_go_on(10);
         *self.fired.entry("server repaired").or_default() += 1;
     }
 
     /// Cuts the link of a server and restores it.
     #[track_caller]
-    pub fn cut_server(&mut self, at: usize, whom: Whom, length: Length) {
+    pub fn cut_server(&mut self, index: usize, scope: Whom, length: Length) {
         self.all_go_on(2);
-        let host = self.servers[at].process.host;
+        let host = self.servers[index].process.host;
         self.hosts.cut(host, true);
-        self.last("server cut off", whom, length);
+        self.last("server cut off", scope, length);
         self.hosts.cut(host, false);
     }
 
@@ -251,27 +251,27 @@ impl Scene {
 
     /// Causes the mishap with this number, below 9: short or long, of a random client or of the given
     /// server.
-    pub fn mishap(&mut self, number: u64, server: usize, whom: Whom) {
+    pub fn mishap(&mut self, number: u64, server: usize, scope: Whom) {
         match number {
             0 => self.kill_client(),
             1 => self.stop_client(Length::Short),
             2 => self.stop_client(Length::Long),
             3 => self.cut_client(Length::Short),
             4 => self.cut_client(Length::Long),
-            5 => self.stop_server(server, whom, Length::Short),
-            6 => self.stop_server(server, whom, Length::Long),
-            7 => self.cut_server(server, whom, Length::Short),
-            _ => self.cut_server(server, whom, Length::Long),
+            5 => self.stop_server(server, scope, Length::Short),
+            6 => self.stop_server(server, scope, Length::Long),
+            7 => self.cut_server(server, scope, Length::Short),
+            _ => self.cut_server(server, scope, Length::Long),
         }
     }
 
     /// Causes every mishap once, of random servers, in an order that the seed determines.
-    pub fn mishaps(&mut self, whom: Whom) {
+    pub fn mishaps(&mut self, scope: Whom) {
         let mut left: Vec<u64> = (0..9).collect();
         while !left.is_empty() {
-            let at = self.random.below(left.len() as u64) as usize;
+            let index = self.random.below(left.len() as u64) as usize;
             let server = self.random.below(self.servers.len() as u64) as usize;
-            self.mishap(left.swap_remove(at), server, whom);
+            self.mishap(left.swap_remove(index), server, scope);
         }
     }
 
@@ -316,24 +316,24 @@ impl Drop for Scene {
 /// Panics if an operation completed that the mishap must have prevented.
 #[track_caller]
 fn shows(operations: &[Operation], span: &Span) -> bool {
-    let hit = |operation: &&Operation| match span.whom {
+    let hit = |operation: &&Operation| match span.scope {
         Whom::Client(number) => operation.client / LANES == number,
         _ => true,
     };
     let of_those: Vec<&Operation> = operations.iter().filter(hit).collect();
     let inside = of_those.iter().find(|operation| {
-        let ended = operation.ended.is_some_and(|ended| ended <= span.to);
-        operation.outcome == Outcome::Done && operation.invoked >= span.from && ended
+        let ended = operation.ended.is_some_and(|ended| ended <= span.end);
+        operation.outcome == Outcome::Done && operation.invoked >= span.start && ended
     });
-    if span.whom == Whom::Some {
+    if span.scope == Whom::Some {
         // The other processes completed operations.
         return inside.is_some();
     }
-    let possible = inside.is_none() || span.whom == Whom::Part;
+    let possible = inside.is_none() || span.scope == Whom::Part;
     assert!(possible, "{span:?}, and yet {}", inside.expect("one"));
     // An operation in progress was delayed until after the mishap.
     of_those.iter().any(|operation| {
-        let held = operation.ended.is_none_or(|ended| ended > span.to);
-        operation.invoked < span.to && (held || operation.outcome == Outcome::Unknown)
+        let held = operation.ended.is_none_or(|ended| ended > span.end);
+        operation.invoked < span.end && (held || operation.outcome == Outcome::Unknown)
     })
 }

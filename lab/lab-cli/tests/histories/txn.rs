@@ -10,20 +10,20 @@ const SHARDS: usize = 2;
 const CLIENTS: usize = 4;
 
 /// Starts a shard.
-fn shard(hosts: &Hosts, design: &str, at: usize) -> Server {
+fn shard(hosts: &Hosts, design: &str, index: usize) -> Server {
     let (address, listen, number) =
-        (hosts.address(at), format!("{}:7491", hosts.address(at)), at.to_string());
+        (hosts.address(index), format!("{}:7491", hosts.address(index)), index.to_string());
     let serve = ["serve", "txn", "--design", design, "--shard", &number, "--shards", "2", "--keys", "1000"];
     let own = ["--value-len", "4200", "--port", "udp", "--address", &address, "--listen", &listen];
-    Server::spawn(hosts.remora(at, &[&serve[..], &own].concat()), at)
+    Server::spawn(hosts.remora(index, &[&serve[..], &own].concat()), index)
 }
 
 /// Returns two shards and clients that exercise them.
 fn scene(design: &str, seed: u64, keys: &str) -> Result<Scene, remora_netns::Error> {
     let hosts = Hosts::new(SHARDS + CLIENTS)?;
-    let mut shards: Vec<Server> = (0..SHARDS).map(|at| shard(&hosts, design, at)).collect();
+    let mut shards: Vec<Server> = (0..SHARDS).map(|index| shard(&hosts, design, index)).collect();
     shards.iter_mut().for_each(Server::wait);
-    let addresses: Vec<String> = (0..SHARDS).map(|at| format!("{}:7491", hosts.address(at))).collect();
+    let addresses: Vec<String> = (0..SHARDS).map(|index| format!("{}:7491", hosts.address(index))).collect();
     let addresses = addresses.join(",");
     let words = ["txn", "exercise", "--shards", &addresses, "--window", "3", "--keys", keys, "--rate", "60"];
     let mut scene = Scene::new(hosts, shards, seed, &words);
