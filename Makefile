@@ -19,7 +19,7 @@ DEEP_CHECKS = long models fuzz miri arm
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit start abuse programs doc docs site miri fuzz fuzz-soak planted roots arm models dropin compat compat-full interop interop-full build install uninstall dist tarball wheel deb image action packages release demo bench figures-irn sweeps-irn soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy deny clippy unit long start abuse programs doc docs site miri fuzz fuzz-soak planted roots arm models dropin compat compat-full interop interop-full build install uninstall dist tarball wheel deb image action packages release demo bench figures-irn sweeps-irn soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'

@@ -221,9 +221,9 @@ fn a_file_without_rows_is_no_figure() {
 
 #[test]
 fn the_version_names_the_command() {
-    let said = remora(&["--version"]).good();
-    let mut lines = said.lines();
+    let version = remora(&["--version"]).good();
+    let mut lines = version.lines();
     assert_eq!(lines.next(), Some(concat!("remora ", env!("CARGO_PKG_VERSION"))));
-    assert!(lines.next().is_some_and(|line| line.starts_with("commit: ")), "{said}");
-    assert!(lines.next().is_some_and(|line| line.contains("remora-store")), "{said}");
+    assert!(lines.next().is_some_and(|line| line.starts_with("commit: ")), "{version}");
+    assert!(lines.next().is_some_and(|line| line.contains("remora-store")), "{version}");
 }
