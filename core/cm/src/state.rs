@@ -223,12 +223,14 @@ mod tests {
     const TITLE: &str = "\
 # States of the connection manager's ids
 
-Drawn from `core/cm/src/state/transitions.rs` by a test in `core/cm/src/state.rs`.
+This page lists the states of an id of the connection manager and the messages that change them. An id is one side of a
+connection or of a datagram service. The page is drawn from `core/cm/src/state/transitions.rs` by a test in
+`core/cm/src/state.rs`.
 
 The active side goes from IDLE by REQ_SENT and REP_RCVD to ESTABLISHED, the passive side by REQ_RCVD and REP_SENT. A
-message that has no row in a state is dropped. Messages that come again change no state; what answers them:
+message that has no row in a state is dropped. A repeated message changes no state and is answered as follows:
 
-| state | comes again | answer |
+| state | repeated message | answer |
 |---|---|---|
 | REQ_RCVD, MRA_REQ_SENT | REQ | MRA |
 | REP_SENT, MRA_REP_RCVD | REQ | the same REP |
@@ -241,12 +243,12 @@ message that has no row in a state is dropped. Messages that come again change n
 | no such id | DREQ | DREP |
 | no such id | REP, RTU | REJ: invalid communication id |
 
-A REJ for a timeout that carries the peer's GUID needs no id of this side while the connection is not
-ESTABLISHED. From then on each message needs the ids of both sides. Ids are not predictable.
+A REJ for a timeout that contains the peer's GUID needs no id of this side while the connection is not ESTABLISHED. From
+then on each message needs the ids of both sides. Ids are not predictable.
 ";
 
     fn drawn() -> String {
-        let mut drawn = format!("{TITLE}\n| from | on | to |\n|---|---|---|\n");
+        let mut drawn = format!("{TITLE}\n| from | event | to |\n|---|---|---|\n");
         for row in &TRANSITIONS {
             writeln!(drawn, "| {} | {} | {} |", row.source, row.on, row.target).unwrap();
         }

@@ -202,7 +202,10 @@ fn the_document_shows_the_table() {
 
 fn draw() -> String {
     let mut text = String::from(
-        "# Queue pair states\n\nDrawn from `core/transport/src/state/transitions.rs` by `core/transport/tests/queue_pair_states.rs`.\n\n\
+        "# Queue pair states\n\n\
+         This page lists the states of a queue pair, the behaviour of its queues in each state, and the attributes of\n\
+         each transition. It is drawn from `core/transport/src/state/transitions.rs` by\n\
+         `core/transport/tests/queue_pair_states.rs`.\n\n\
          ```mermaid\nstateDiagram-v2\n    [*] --> RESET\n",
     );
     for (source, target) in
@@ -214,12 +217,17 @@ fn draw() -> String {
         }
     }
     text += "    RTS --> SQE: a failed send (not RC, XRC)\n    RTS --> ERR: a failed request\n```\n\n\
-             Every state goes to RESET; every state but RESET goes to ERR. `STATE` may always be given.\n\n\
+             Every state can go to RESET, and every state except RESET to ERR. The attribute `STATE` may always be given.\n\n\
+             | queue | meaning |\n|---|---|\n\
+             | Refuses | Posting a request is an immediate error. |\n\
+             | Holds | Requests may be posted, and are not started. |\n\
+             | Works | Posted requests are executed. |\n\
+             | Flushes | Posted requests complete at once with the status \"flushed in error\". |\n\n\
              | state | send queue | receive queue | packets |\n|---|---|---|---|\n";
     for state in State::ALL {
         let send = state.send_queue();
         let receive = state.receive_queue();
-        let packets = if state.hears() { "heard" } else { "dropped" };
+        let packets = if state.hears() { "accepted" } else { "dropped" };
         text += &format!("| {state} | {send:?} | {receive:?} | {packets} |\n");
     }
     text += "\n| from | to | service | required | optional |\n|---|---|---|---|---|\n";
