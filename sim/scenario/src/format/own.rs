@@ -41,12 +41,17 @@ pub(crate) fn remedied(message: &str) -> String {
     // The parser names Rust types that a user has never seen; the hint replaces them.
     for kind in ["expected struct ", "expected internally tagged enum "] {
         if let Some(end) = message.find(kind) {
-            return format!("{}expected a table: docs/guides/simulate.md has its keys", &message[..end]);
+            return format!(
+                "{}expected a table: the page `Keys of a scenario` of the book lists its keys",
+                &message[..end]
+            );
         }
     }
     match message.contains(": ") || message.contains(", expected") {
         true => message,
-        false => format!("{message}: correct this line, docs/guides/simulate.md has every key"),
+        false => {
+            format!("{message}: correct this line; the page `Keys of a scenario` of the book lists every key")
+        }
     }
 }
 

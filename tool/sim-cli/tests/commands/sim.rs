@@ -183,7 +183,10 @@ fn a_key_that_is_set_changes_the_scenario_and_what_cannot_be_set_is_one_line() {
         ("mtu=long", "--set: mtu: invalid type"),
         ("workload.1.class=3", "is a list of 1: add an index from 0 to 0"),
         ("switch.pfc=7", "--set: switch.pfc: invalid type: integer `7`, expected a table"),
-        ("workload.0.traffic=7", "expected a table: docs/guides/simulate.md has its keys"),
+        (
+            "workload.0.traffic=7",
+            "expected a table: the page `Keys of a scenario` of the book lists its keys",
+        ),
         ("transport.name=rocket", "rocket"),
         ("loss=2", "choose a probability"),
     ] {
