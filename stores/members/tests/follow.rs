@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use remora_members::{Follower, Map, Source, SourceError};
+use remora_netns::Process;
 
 /// Upper bound of a wait; only a test that hangs reaches it.
 const LONG: Duration = Duration::from_secs(60);
@@ -62,16 +63,9 @@ fn a_file_is_followed_through_changes_mistakes_and_its_absence() {
 
 /// A real etcd cluster of one server.
 struct Etcd {
-    child: Child,
+    _process: Process,
     client: u16,
     peer: u16,
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 fn free_port() -> u16 {
@@ -86,8 +80,8 @@ impl Etcd {
         etcd.args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)]);
         etcd.args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)]);
         etcd.args(["--initial-cluster", &format!("one={}", url(peer))]);
-        let child = etcd.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let etcd = Etcd { child: child.expect("etcd is installed: run scripts/setup test"), client, peer };
+        let _process = Process::start(etcd.stdout(Stdio::null()).stderr(Stdio::null()));
+        let etcd = Etcd { _process, client, peer };
         let end = Instant::now() + LONG;
         while !etcd.ctl(&["endpoint", "health"]) {
             assert!(Instant::now() < end, "etcd does not come up");

@@ -1,5 +1,5 @@
 //! Network namespaces and veth pairs for tests and benchmarks, which act as separate hosts on one machine;
-//! and TCP ports that no other test uses.
+//! TCP ports that no other test uses, and processes that end with their test.
 //!
 //! A [`Namespace`] is deleted when its value is dropped. Creating one requires root (CAP_SYS_ADMIN) and
 //! iproute2; a test that cannot create one is reported by [`require!`]. If a process is
@@ -17,11 +17,13 @@
 //! ```
 
 mod error;
+mod process;
 mod requirement;
 mod stale;
 mod tcp_port;
 
 pub use error::Error;
+pub use process::Process;
 pub use requirement::{LIST, REQUIRE, not_run};
 pub use tcp_port::free_port;
 

@@ -3,10 +3,11 @@
 
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use remora_netns::Process;
 use remora_port::shm::{Admit, DEFAULT_GEOMETRY, Limits, Link, Listener, ShmPort, connect};
 use remora_port::{Address, Class, Egress, Endpoint, Peer, Port};
 
@@ -19,16 +20,6 @@ fn port(link: Link) -> ShmPort {
     let mut port = ShmPort::new(endpoint, Limits::default()).unwrap();
     assert_eq!(port.add_link(link), Ok(PEER));
     port
-}
-
-/// The peer process, which is killed at the end of its test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Environment variable that makes the peer fork a child.
@@ -49,7 +40,7 @@ fn with_peer_that(forks: bool) -> (ShmPort, Process) {
     if forks {
         command.env(FORKS, "").stdin(Stdio::piped());
     }
-    let child = Process(command.spawn().unwrap());
+    let child = Process::start(&mut command);
     loop {
         if let Some(link) = listener.accept().unwrap() {
             return (port(link), child);
@@ -128,7 +119,7 @@ fn frames_cross_between_processes_in_order_and_whole() {
         }
     }
     send(&mut port, b"bye");
-    assert!(child.0.wait().unwrap().success());
+    assert!(child.wait().unwrap().success());
     let counters = port.counters();
     assert_eq!((counters.frames_sent, counters.malformed), (u64::from(total) + 1, 0));
 }
@@ -138,8 +129,7 @@ fn a_killed_peer_is_lost_and_its_frames_are_dropped() {
     let (mut port, mut child) = with_peer();
     send(&mut port, &frame(1));
     while port.receive(1, &mut |_| {}) == 0 {}
-    child.0.kill().unwrap();
-    child.0.wait().unwrap();
+    child.kill();
     // The ring is not read any more: it fills up, and then frames are dropped instead of blocking the
     // sender forever.
     while port.counters().send_dropped == 0 {
@@ -160,8 +150,7 @@ fn a_killed_peer_is_lost_though_a_child_of_it_lives() {
     let (mut port, mut child) = with_peer_that(true);
     send(&mut port, &frame(1));
     while port.receive(1, &mut |_| {}) == 0 {}
-    child.0.kill().unwrap();
-    child.0.wait().unwrap();
+    child.kill();
     let mut fds = Vec::new();
     port.poll_fds(&mut fds);
     assert!(wait(fds[0]), "its end wakes us");
@@ -187,8 +176,7 @@ fn a_sleeper_is_woken_by_another_process_and_by_its_death() {
     }
     assert_eq!(received, 50);
     assert!(!port.arm());
-    child.0.kill().unwrap();
-    child.0.wait().unwrap();
+    child.kill();
     assert!(wait(fds[0]));
     port.disarm();
     assert!(!port.is_open(PEER));

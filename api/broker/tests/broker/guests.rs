@@ -3,12 +3,12 @@
 use remora_broker::client::{self, CmClient, Range};
 use remora_broker::{Broker, Options};
 use remora_host::packet::PacketSocket;
+use remora_netns::Process;
 use remora_port::Port as _;
 use remora_port::udp::{Options as UdpOptions, UdpPort};
-use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use crate::program::Program;
 use crate::{LONG, at, never, report, until};
@@ -19,43 +19,22 @@ const OTHER: &str = "61002";
 /// Environment variable with a guest's address, which makes `a_guest` act.
 const ADDRESS: &str = "REMORA_TEST_GUEST";
 
-/// A malicious guest, which is killed when this value is dropped.
-struct Guest {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
+/// A malicious guest.
+struct Guest(Process);
 
 impl Guest {
     fn start(uid: &str, address: &str) -> Guest {
         let own = crate::own::test(module_path!(), "a_guest");
         let mut command = Command::new("setpriv");
         command.args(["--reuid", uid, "--regid", uid, "--clear-groups"]).arg(own.get_program());
-        command.args(own.get_args()).env(ADDRESS, address).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Guest { child, input, output }
+        Guest(Process::start_piped(command.args(own.get_args()).env(ADDRESS, address)))
     }
 
     /// Sends the guest a command, and returns the answer.
     #[track_caller]
     fn ask(&mut self, word: &str) -> String {
-        writeln!(self.input, "{word}").unwrap();
-        loop {
-            let mut line = String::new();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the guest has ended before {word:?}");
-            if let Some((_, rest)) = line.split_once(&format!("{word}: ")) {
-                return rest.trim().to_owned();
-            }
-        }
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.send(word);
+        self.0.line_with(&format!("{word}: "))
     }
 }
 

@@ -2,12 +2,12 @@
 //! line.
 
 use remora_broker::client::{self, Options, SharedDevice, Start};
+use remora_netns::Process;
 use remora_verbs::{
     Access, AsyncEvent, CompletionQueue, EMPTY, Listener, MemoryRegion, ProtectionDomain, QpOptions,
     QueuePair, RemoteMemory, Status, work,
 };
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::LONG;
@@ -19,11 +19,9 @@ const LISTEN: &str = "REMORA_TEST_LISTEN";
 /// Length in bytes of each program's table, and of one WRITE.
 const LEN: usize = 64 << 10;
 
-/// A running program, which is killed when this value is dropped.
+/// A running program.
 pub struct Program {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    process: Process,
     /// The QPN range that was lent to the program.
     pub range: u8,
     /// The TCP address at which the program listens.
@@ -65,35 +63,21 @@ impl Program {
 
     #[track_caller]
     fn of(mut command: Command, address: &str) -> Program {
-        command.env(ADDRESS, address).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut program = Program { child, input, output, range: 0, listens: String::new() };
-        let line = program.hear("range ");
+        let mut process = Process::start_piped(command.env(ADDRESS, address));
+        let line = process.line_with("range ");
         let (range, listens) = line.split_once(' ').unwrap();
-        (program.range, program.listens) = (range.parse().unwrap(), listens.to_owned());
-        program
+        Program { process, range: range.parse().unwrap(), listens: listens.to_owned() }
     }
 
     /// Sends a command.
     pub fn tell(&mut self, line: &str) {
-        writeln!(self.input, "{line}").unwrap();
+        self.process.send(line);
     }
 
     /// Returns the rest of the program's next line that contains this word.
     #[track_caller]
     pub fn hear(&mut self, word: &str) -> String {
-        loop {
-            let mut line = String::new();
-            assert!(
-                self.output.read_line(&mut line).unwrap() > 0,
-                "the program has ended before it said {word:?}"
-            );
-            if let Some((_, rest)) = line.split_once(word) {
-                return rest.trim().to_owned();
-            }
-        }
+        self.process.line_with(word)
     }
 
     /// Sends a command, and waits for the answer.
@@ -104,26 +88,18 @@ impl Program {
     }
 
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill();
     }
 
     /// Waits until the program ends by itself.
     #[track_caller]
     pub fn end(mut self) {
         self.tell("end");
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.end();
     }
 }
 

@@ -1,36 +1,25 @@
 //! Brokers that end, and addresses that cannot have a broker.
 
 use std::net::UdpSocket;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use remora_broker::client::{self, Options, Start};
+use remora_netns::Process;
 
 use crate::library::{address, c_program, program_at, remora};
 
-/// A broker in a process of its own, which is killed when this value is dropped.
-struct RunningBroker(Child);
-
-impl RunningBroker {
-    fn start(address: &str) -> RunningBroker {
-        // The long linger covers the time in which the program is compiled before it opens the device.
-        let words = ["broker", "--linger", "3600", "--address", address];
-        let child = Command::new(remora()).args(words).spawn().unwrap();
-        let mut broker = RunningBroker(child);
-        let socket_address = format!("{address}:4791").parse().unwrap();
-        let never = Options { start: Start::Never, ..Options::default() };
-        while client::report(socket_address, &never).is_err() {
-            assert!(broker.0.try_wait().unwrap().is_none(), "the broker has ended");
-            std::thread::yield_now();
-        }
-        broker
+/// Starts a broker in a process of its own.
+fn broker(address: &str) -> Process {
+    // The long linger covers the time in which the program is compiled before it opens the device.
+    let words = ["broker", "--linger", "3600", "--address", address];
+    let mut broker = Process::start(Command::new(remora()).args(words));
+    let socket_address = format!("{address}:4791").parse().unwrap();
+    let never = Options { start: Start::Never, ..Options::default() };
+    while client::report(socket_address, &never).is_err() {
+        assert!(broker.try_wait().unwrap().is_none(), "the broker has ended");
+        std::thread::yield_now();
     }
-}
-
-impl Drop for RunningBroker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    broker
 }
 
 /// Regression: a program could never open the device again after its broker was killed, because the
@@ -39,8 +28,8 @@ impl Drop for RunningBroker {
 fn a_broker_that_is_killed_under_load_is_a_fatal_event_and_nothing_hangs() {
     for port in ["udp", "shm"] {
         let address = address();
-        let broker = RunningBroker::start(&address);
-        let output = c_program("fatal", &[&broker.0.id().to_string()], &|words| {
+        let broker = broker(&address);
+        let output = c_program("fatal", &[&broker.id().to_string()], &|words| {
             let mut command = program_at(&address, words);
             command.env("REMORA_PORT", port);
             command

@@ -4,11 +4,12 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use remora_broker::client::{self, Options, Report, Start};
+use remora_netns::Process;
 
 use crate::connections::CmServer;
 use crate::library::{address, done, program_at, remora, unlimited_at};
@@ -100,12 +101,12 @@ impl Place<'_> {
     }
 
     /// Starts one side of an endless run, with its output line-buffered.
-    fn starts(&self, pair: &Pair, side: &str, port: usize) -> Running {
+    fn starts(&self, pair: &Pair, side: &str, port: usize) -> Process {
         let words = self.words(pair, side, pair.endless, port);
         let words: Vec<&str> =
             ["stdbuf", "-oL"].into_iter().chain(words.iter().map(String::as_str)).collect();
         let mut command = self.on_port(unlimited_at(self.address, &words));
-        Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+        Process::start(command.stdout(Stdio::piped()).stderr(Stdio::null()))
     }
 
     /// Kills one side of a pair at work. The other side ends by itself if it can notice that, and both ranges
@@ -115,17 +116,17 @@ impl Place<'_> {
         // A client that finds no server ends, and is started once more.
         let mut client = loop {
             let mut client = self.starts(pair, pair.client, port);
-            let output = BufReader::new(client.0.stdout.take().unwrap());
+            let output = BufReader::new(client.stdout.take().unwrap());
             if drains_after(output, pair.works) {
                 break client;
             }
-            assert!(server.0.try_wait().unwrap().is_none(), "{}: the server has ended", pair.words);
+            assert!(server.try_wait().unwrap().is_none(), "{}: the server has ended", pair.words);
         };
-        let both = [server.0.id(), client.0.id()];
+        let both = [server.id(), client.id()];
         let findings = doctor(self.address);
         for (side, process) in [("server", &mut server), ("client", &mut client)] {
-            let id = process.0.id();
-            let ended = process.0.try_wait().unwrap();
+            let id = process.id();
+            let ended = process.try_wait().unwrap();
             assert!(
                 findings.contains(&format!(": process {id} (")),
                 "{}: the {side}, {id}, ended: {ended:?}\n{findings}",
@@ -134,12 +135,11 @@ impl Place<'_> {
         }
         let (victim, other) =
             if kills_client { (&mut client, &mut server) } else { (&mut server, &mut client) };
-        victim.0.kill().unwrap();
-        victim.0.wait().unwrap();
+        victim.kill();
         if !pair.notices {
-            other.0.kill().unwrap();
+            other.kill();
         }
-        other.0.wait().unwrap();
+        other.wait().unwrap();
         until(self.address, |report| report.programs.iter().all(|program| !both.contains(&program.pid)));
     }
 }
@@ -155,16 +155,6 @@ impl Drop for EndsAll<'_> {
         if thread::panicking() {
             self.died.store(self.deaths, Ordering::SeqCst);
         }
-    }
-}
-
-/// A process, which is killed when this value is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -217,12 +207,11 @@ fn sockets(address: &str) -> String {
 }
 
 /// Starts the address's broker, and waits until it can be found.
-fn broker(address: &str) -> Running {
+fn broker(address: &str) -> Process {
     let words = ["broker", "--linger", "3600", "--address", address];
-    let child = Command::new(remora()).args(words).stderr(Stdio::null()).spawn().unwrap();
-    let mut broker = Running(child);
+    let mut broker = Process::start(Command::new(remora()).args(words).stderr(Stdio::null()));
     while sockets(address).is_empty() {
-        assert!(broker.0.try_wait().unwrap().is_none(), "the broker has ended");
+        assert!(broker.try_wait().unwrap().is_none(), "the broker has ended");
         thread::yield_now();
     }
     broker
@@ -237,7 +226,7 @@ fn eight_pairs_outlive_the_dead(port: &str) {
     // The first program makes the broker bind its sockets, which stay.
     place.finishes(&PAIRS[3], 7000);
     until(&address, |report| report.programs.is_empty());
-    let before = belongings(broker.0.id());
+    let before = belongings(broker.id());
     let died = &AtomicUsize::new(0);
     thread::scope(|scope| {
         for slot in 0..SLOTS {
@@ -268,11 +257,11 @@ fn eight_pairs_outlive_the_dead(port: &str) {
         "{findings}"
     );
     // Descriptors of the last programs are closed when the broker next handles an event.
-    while belongings(broker.0.id()).iter().zip(before).any(|(now, before)| *now > before) {
+    while belongings(broker.id()).iter().zip(before).any(|(now, before)| *now > before) {
         thread::yield_now();
     }
-    done(Command::new("kill").arg(broker.0.id().to_string()));
-    assert!(broker.0.wait().unwrap().success());
+    done(Command::new("kill").arg(broker.id().to_string()));
+    assert!(broker.wait().unwrap().success());
     assert_eq!(sockets(&address), "", "sockets that the broker has left behind");
 }
 

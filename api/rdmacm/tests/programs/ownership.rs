@@ -2,7 +2,8 @@
 
 use remora_broker::client::{self, Options as ClientOptions, Start};
 use remora_broker::{Broker, FoundBy, Options};
-use std::process::{Child, Command};
+use remora_netns::Process;
+use std::process::Command;
 
 use crate::library::{address, c_program, program_at, remora};
 
@@ -39,29 +40,19 @@ fn waits_obey_flags_return_on_signals_and_may_be_cancelled_over_both_ports() {
     runs_over_both("waits", FoundBy::Socket, "waited");
 }
 
-/// A broker in a process of its own, which is killed when this value is dropped.
-struct RunningBroker(Child);
-
-impl Drop for RunningBroker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Regression: the connection to the communication manager of a killed broker was kept for ever.
 #[test]
 fn after_the_broker_was_killed_and_ids_have_ended_there_may_be_new_ones() {
     let address = address();
     let words = ["broker", "--linger", "3600", "--address", &address];
-    let mut broker = RunningBroker(Command::new(remora()).args(words).spawn().unwrap());
+    let mut broker = Process::start(Command::new(remora()).args(words));
     let socket_address = format!("{address}:4791").parse().unwrap();
     while client::start(socket_address, &ClientOptions { start: Start::Never, ..ClientOptions::default() })
         .is_err()
     {
-        assert!(broker.0.try_wait().unwrap().is_none(), "the broker has ended");
+        assert!(broker.try_wait().unwrap().is_none(), "the broker has ended");
         std::thread::yield_now();
     }
-    let output = c_program("fatal", &[&broker.0.id().to_string()], &|words| program_at(&address, words));
+    let output = c_program("fatal", &[&broker.id().to_string()], &|words| program_at(&address, words));
     assert_eq!(output, "anew");
 }

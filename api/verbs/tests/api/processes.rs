@@ -1,13 +1,13 @@
 //! Two processes: this test binary runs itself as the other side. Connections over TCP, a peer that is
 //! killed, idle processes, and strangers on the listener's port.
 
+use remora_netns::Process;
 use remora_verbs::{
     Access, CompletionQueue, ConnectError, Device, EMPTY, Listener, MemoryRegion, ProtectionDomain,
     QpOptions, QueuePair, ReceiveRequest, RemoteMemory, Status, work,
 };
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
 /// Environment variable with the device's name, which makes `other_process` act.
@@ -30,50 +30,18 @@ fn shared() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
-/// The other process, which is killed when this value is dropped.
-struct Process {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+/// The other process.
+struct Server {
+    process: Process,
     address: SocketAddr,
 }
 
-impl Process {
-    fn start(name: &str) -> Process {
+impl Server {
+    fn start(name: &str) -> Server {
         let mut command = crate::own::test(module_path!(), "other_process");
-        command.env(DEVICE, name);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        let input = child.stdin.take();
-        let address = loop {
-            let mut line = String::new();
-            assert!(output.read_line(&mut line).unwrap() > 0, "the other process has ended");
-            if let Some((_, address)) = line.split_once("listening at ") {
-                break address.trim().parse().unwrap();
-            }
-        };
-        Process { child, input, output, address }
-    }
-
-    /// Waits until the process ends by itself. Returns its output.
-    fn end(mut self) -> String {
-        drop(self.input.take());
-        let mut output = String::new();
-        self.output.read_to_string(&mut output).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{output}");
-        output
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let mut process = Process::start_piped(command.env(DEVICE, name));
+        let address = process.line_with("listening at ").parse().unwrap();
+        Server { process, address }
     }
 }
 
@@ -172,7 +140,7 @@ impl Client {
 }
 
 fn one_sided_and_messages(name: &str) {
-    let server = Process::start(name);
+    let server = Server::start(name);
     let mut client = Client::new(name);
     let (mut pair, table) = client.connect(server.address, &QpOptions::default()).unwrap();
     assert_eq!(table.len, LEN as u64);
@@ -200,7 +168,7 @@ fn one_sided_and_messages(name: &str) {
     let before = u64::from_ne_bytes(data[4096..4104].try_into().unwrap());
     assert_eq!(client.memory.get::<u64>(0), Ok(before.wrapping_add(9)));
     drop(pair);
-    server.end();
+    server.process.end();
 }
 
 #[test]
@@ -224,7 +192,7 @@ fn one_sided_verbs_and_messages_between_dedicated_engines_over_shm() {
 }
 
 fn many_pairs_share_a_peer(name: &str) {
-    let server = Process::start(name);
+    let server = Server::start(name);
     let mut client = Client::new(name);
     let mut pairs: Vec<_> =
         (0..40).map(|_| client.connect(server.address, &QpOptions::default()).unwrap()).collect();
@@ -251,7 +219,7 @@ fn queue_pairs_to_one_process_share_its_link() {
 }
 
 fn a_killed_peer(name: &str) {
-    let mut server = Process::start(name);
+    let mut server = Server::start(name);
     let mut client = Client::new(name);
     // A timeout of 4.096 µs × 2^12 = 17 ms, and two retries.
     let options = QpOptions { timeout: 12, retry_cnt: 2, ..QpOptions::default() };
@@ -259,7 +227,7 @@ fn a_killed_peer(name: &str) {
     for id in 0..16 {
         pair.post_send(&work::write(id, &[client.memory.sge(0, LEN)], table.at(0))).unwrap();
     }
-    server.kill();
+    server.process.kill();
     // If this process was delayed, the peer may have received everything before it was killed. It cannot
     // receive this WRITE.
     pair.post_send(&work::write(16, &[client.memory.sge(0, LEN)], table.at(0))).unwrap();
@@ -271,7 +239,7 @@ fn a_killed_peer(name: &str) {
     assert_eq!(pair.state(), remora_verbs::State::Err);
     drop(pair);
     // The same NIC can be used with another peer.
-    let server = Process::start(name);
+    let server = Server::start(name);
     let (mut pair, table) = client.connect(server.address, &QpOptions::default()).unwrap();
     pair.post_send(&work::read(1, &[client.memory.sge(0, 64)], table.at(0))).unwrap();
     assert_eq!(client.wait(), Status::Success);
@@ -289,7 +257,7 @@ fn a_peer_killed_in_mid_transfer_ends_it_within_the_retries_over_udp() {
 
 /// A client that is killed does not disturb the server.
 fn a_killed_client(name: &str) {
-    let server = Process::start(name);
+    let server = Server::start(name);
     for _ in 0..3 {
         let client = Client::new(name);
         let (mut pair, table) = client.connect(server.address, &QpOptions::default()).unwrap();
@@ -301,7 +269,7 @@ fn a_killed_client(name: &str) {
     pair.post_send(&work::read(1, &[client.memory.sge(0, 64)], table.at(0))).unwrap();
     assert_eq!(client.wait(), Status::Success);
     drop(pair);
-    server.end();
+    server.process.end();
 }
 
 #[test]
@@ -312,20 +280,20 @@ fn clients_that_vanish_do_not_stop_the_server() {
 
 #[test]
 fn an_idle_connected_pair_costs_little() {
-    let server = Process::start("shm");
+    let server = Server::start("shm");
     let client = Client::new("shm");
     let _connected = client.connect(server.address, &QpOptions::default()).unwrap();
     let before = cpu_time();
     std::thread::sleep(Duration::from_secs(2));
     println!("client: {:?} of CPU in 2 s", cpu_time() - before);
-    let output = server.end();
+    let output = server.process.end();
     println!("server (which also wakes 50 times a second by itself): {}", output.trim());
     assert!(output.contains("cpu "));
 }
 
 #[test]
 fn strangers_on_the_listeners_port_do_no_harm() {
-    let server = Process::start("shm");
+    let server = Server::start("shm");
     let mut good = b"RemoraCM\x01\x00\x01\x00".to_vec();
     good.extend(u32::MAX.to_le_bytes());
     let nonsense: [&[u8]; 6] = [
@@ -354,7 +322,7 @@ fn strangers_on_the_listeners_port_do_no_harm() {
     let client = Client::new("shm");
     let (_pair, table) = client.connect(server.address, &QpOptions::default()).unwrap();
     assert_eq!(table.len, LEN as u64);
-    server.end();
+    server.process.end();
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use crate::veth::{self, Veth};
 use remora_fault::Random;
 use remora_fault::{Action, Rule};
+use remora_netns::Process;
 use remora_verbs::kernel::{
     Ask, Consistency, Get, HyperLogLog, Invocation, Kernel, Lookup, Object, Partition, Predicate, Progress,
     Shape, Shipped, Shuffle, Slot, Status, Streams, Traversal, Walk, crc64, histogram,
@@ -14,8 +15,7 @@ use remora_verbs::{
     QpOptions, QueuePair, ReceiveRequest, RemoteMemory, Rules, work,
 };
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
+use std::io::Read;
 use std::time::Duration;
 
 /// Time limit of a test: longer means that it hangs.
@@ -510,25 +510,12 @@ fn other_process() {
     println!("requests {}", get.facts().unwrap().requests);
 }
 
-/// A child process, which is killed when this value is dropped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_kernel_of_another_process_answers_while_its_program_sleeps() {
     for (name, device) in [("shm", shm()), ("udp", udp())] {
         let mut command = crate::own::test(module_path!(), "other_process");
-        command.env("REMORA_STROM_DEVICE", name);
-        let mut other = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-        let mut lines = BufReader::new(other.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let address =
-            lines.find_map(|line| line.split_once("listening at ").map(|(_, text)| text.to_owned())).unwrap();
+        let mut other = Process::start_piped(command.env("REMORA_STROM_DEVICE", name));
+        let address = other.line_with("listening at ");
         let mut client = party(device.open().unwrap());
         let pair = client.domain.create_qp(&client.cq, &client.cq, &strom(false)).unwrap();
         let mut pair = pair.connect(address).unwrap();
@@ -543,9 +530,7 @@ fn a_kernel_of_another_process_answers_while_its_program_sleeps() {
             answers.read(&answer, &mut value).unwrap();
             assert_eq!((answer.status, &value), (Status::DONE, &model[&key]));
         }
-        drop(other.0.stdin.take());
-        let words: Vec<String> = lines.collect();
-        assert!(words.iter().any(|line| line == &format!("requests {}", SLOTS * 3)), "{words:?}");
-        assert!(other.0.wait().unwrap().success());
+        let words = other.end();
+        assert!(words.lines().any(|line| line == format!("requests {}", SLOTS * 3)), "{words}");
     }
 }

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::{Client, LEN, LONG, Lender, Process, Reads, input_ended, open};
+use crate::{Client, LEN, LONG, Lender, Program, Reads, input_ended, open};
 
 /// Keys 1 to `KEYS` in a table of `BUCKETS` buckets, which is followed by values of 64 bytes.
 const KEYS: u64 = 40;
@@ -60,7 +60,7 @@ pub fn serve(nic: &str) {
 }
 
 /// The server's address, and the number of queue pairs that it has taken over.
-fn server_facts(server: &Process) -> (SocketAddr, usize) {
+fn server_facts(server: &Program) -> (SocketAddr, usize) {
     let (address, pairs) = server.first_line.split_once(' ').unwrap();
     (address.parse().unwrap(), pairs.parse().unwrap())
 }
@@ -120,7 +120,7 @@ fn get_on(asker: &mut Asker, reads: &Reads, over: &AtomicBool) -> u64 {
 fn a_chain_answers_while_its_server_is_stopped_dead_and_started_again() {
     let lender = Lender::start("shm", "chain");
     let nic = format!("{}=chains", lender.nic());
-    let mut server = Process::start(&["chains", &nic]);
+    let mut server = Program::start(&["chains", &nic]);
     assert_eq!(server_facts(&server).1, 0);
     let mut asker = Asker::connect(server_facts(&server).0);
     let made = Reads::default();
@@ -134,7 +134,7 @@ fn a_chain_answers_while_its_server_is_stopped_dead_and_started_again() {
         for dead in 1..3 {
             server.kill();
             made.some_more();
-            server = Process::start(&["chains", &nic]);
+            server = Program::start(&["chains", &nic]);
             // The port and two loopback queues of each client.
             assert_eq!(server_facts(&server).1, 3 * dead);
             made.some_more();
@@ -150,7 +150,7 @@ fn a_chain_answers_while_its_server_is_stopped_dead_and_started_again() {
 #[test]
 fn a_chain_ends_with_its_program_if_that_is_not_kept() {
     let lender = Lender::start("shm", "chain-passing");
-    let mut server = Process::start(&["chains", lender.nic()]);
+    let mut server = Program::start(&["chains", lender.nic()]);
     let mut asker = Asker::connect(server_facts(&server).0);
     (1..=KEYS).for_each(|key| assert_eq!(asker.get(key), Status::Success));
     server.kill();

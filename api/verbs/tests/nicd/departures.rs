@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::{Client, LONG, Lender, Process};
+use super::{Client, LONG, Lender, Program};
 
 #[track_caller]
 fn until_gone(pair: &QueuePair) {
@@ -26,7 +26,7 @@ fn request(listener: &Listener) -> ConnectRequest {
 #[test]
 fn a_killed_program_of_the_daemon_is_known_to_be_gone() {
     let lender = Lender::start("shm", "killed");
-    let mut server = Process::start(&["server", lender.nic()]);
+    let mut server = Program::start(&["server", lender.nic()]);
     let client = Client::new("shm");
     let (pair, _) = client.connect(server.address());
     assert!(!pair.is_peer_gone());

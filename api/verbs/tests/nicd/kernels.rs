@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::{Client, LONG, Lender, Process, Reads, input_ended, open};
+use crate::{Client, LONG, Lender, Program, Reads, input_ended, open};
 
 const OPCODE: u64 = 0x6e7;
 /// Slots of the table with one key each. Values have 8 bytes.
@@ -90,7 +90,7 @@ impl Asker {
     }
 }
 
-fn server_facts(server: &Process) -> (SocketAddr, &str) {
+fn server_facts(server: &Program) -> (SocketAddr, &str) {
     let (address, kernels) = server.first_line.split_once(' ').unwrap();
     (address.parse().unwrap(), kernels)
 }
@@ -99,7 +99,7 @@ fn server_facts(server: &Process) -> (SocketAddr, &str) {
 fn a_kernel_answers_while_its_program_is_dead_and_the_next_one_has_it() {
     let lender = Lender::start("shm", "kernel");
     let nic = format!("{}=kernels", lender.nic());
-    let mut server = Process::start(&["kernels", &nic]);
+    let mut server = Program::start(&["kernels", &nic]);
     assert_eq!(server_facts(&server).1, "0");
     let mut asker = Asker::connect("shm", server_facts(&server).0);
     let made = Reads::default();
@@ -118,7 +118,7 @@ fn a_kernel_answers_while_its_program_is_dead_and_the_next_one_has_it() {
         for _ in 0..2 {
             server.kill();
             made.some_more();
-            server = Process::start(&["kernels", &nic]);
+            server = Program::start(&["kernels", &nic]);
             assert_eq!(server_facts(&server).1, "1");
             // A program of the same daemon can use the kernel like any other peer.
             Asker::connect(lender.nic(), server_facts(&server).0).get(3);
@@ -128,7 +128,7 @@ fn a_kernel_answers_while_its_program_is_dead_and_the_next_one_has_it() {
     });
     server.end();
     // The last server ended by itself and gave its objects back.
-    let next = Process::start(&["kernels", &nic]);
+    let next = Program::start(&["kernels", &nic]);
     assert_eq!(server_facts(&next).1, "0");
 }
 

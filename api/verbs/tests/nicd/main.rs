@@ -6,17 +6,18 @@ mod kernels;
 mod rma;
 mod secrets;
 
+use remora_netns::Process;
 use remora_verbs::{
     Access, CompletionQueue, Context, CqOptions, CreateError, Device, EMPTY, Listener, MemoryRegion, Notify,
     ProtectionDomain, QpOptions, QueuePair, ReceiveRequest, RemoteMemory, State, Status, nicd, work,
 };
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -48,11 +49,9 @@ fn shared() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
-/// Another process, which is killed when this value is dropped.
-struct Process {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+/// Another process.
+struct Program {
+    process: Process,
     first_line: String,
 }
 
@@ -66,42 +65,28 @@ fn is_stopped(id: &str) -> bool {
     })
 }
 
-impl Process {
+impl Program {
     /// Starts a process with this role, and waits for its first line of output.
-    fn start(role: &[&str]) -> Process {
-        Process::start_as(None, role)
+    fn start(role: &[&str]) -> Program {
+        Program::start_as(None, role)
     }
 
-    /// Like [`start`](Process::start), as another user.
-    fn start_as(user: Option<u32>, role: &[&str]) -> Process {
+    /// Like [`start`](Program::start), as another user.
+    fn start_as(user: Option<u32>, role: &[&str]) -> Program {
         let mut command = Command::new(std::env::current_exe().unwrap());
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
         command.args(["--ignored", "--exact", "other_process", "--nocapture"]).env(ROLE, role.join(" "));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let input = child.stdin.take();
-        let mut process = Process { child, input, output, first_line: String::new() };
-        process.first_line = process.next();
-        process
-    }
-
-    /// Returns the next line of the process's output.
-    fn next(&mut self) -> String {
-        loop {
-            let mut line = String::new();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the other process has ended");
-            if let Some((_, text)) = line.split_once("says ") {
-                return text.trim().to_owned();
-            }
-        }
+        let mut process = Process::start_piped(&mut command);
+        let first_line = process.line_with("says ");
+        Program { process, first_line }
     }
 
     /// Sends a line to the process, and returns the next line of its output.
     fn ask(&mut self, line: &str) -> String {
-        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
-        self.next()
+        self.process.send(line);
+        self.process.line_with("says ")
     }
 
     fn address(&self) -> SocketAddr {
@@ -109,7 +94,7 @@ impl Process {
     }
 
     fn signal(&self, signal: &str) {
-        let id = self.child.id().to_string();
+        let id = self.process.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
         // A running thread stops a moment after the signal.
         while signal == "-STOP" && !is_stopped(&id) {
@@ -118,23 +103,12 @@ impl Process {
     }
 
     fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill();
     }
 
     /// Waits until the process ends by itself.
-    fn end(mut self) {
-        drop(self.input.take());
-        let mut text = String::new();
-        self.output.read_to_string(&mut text).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{text}");
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    fn end(self) {
+        self.process.end();
     }
 }
 
@@ -164,14 +138,14 @@ impl Drop for SocketPath {
 
 /// A daemon and its socket.
 struct Lender {
-    process: Process,
+    process: Program,
     path: SocketPath,
 }
 
 impl Lender {
     fn start(port: &str, test: &str) -> Lender {
         let path = SocketPath::new(test);
-        let process = Process::start(&["daemon", port, path.0.to_str().unwrap()]);
+        let process = Program::start(&["daemon", port, path.0.to_str().unwrap()]);
         Lender { process, path }
     }
 
@@ -311,7 +285,7 @@ impl Client {
 }
 
 fn one_sided_and_messages(server: &str, client: &str) {
-    let server = Process::start(&["server", server]);
+    let server = Program::start(&["server", server]);
     let mut client = Client::new(client);
     let (mut pair, table) = client.connect(server.address());
     assert_eq!((table.len, pair.state()), (LEN as u64, State::Rts));
@@ -366,7 +340,7 @@ fn two_programs_of_one_daemon_meet() {
 #[test]
 fn completions_wake_a_program_that_sleeps() {
     let lender = Lender::start("shm", "wake");
-    let server = Process::start(&["server", "shm"]);
+    let server = Program::start(&["server", "shm"]);
     let client = Client::new(lender.nic());
     let channel = client.context.create_channel().unwrap();
     let options = CqOptions { depth: 16, channel: Some(&channel), ..CqOptions::default() };
@@ -425,7 +399,7 @@ impl Reads {
 fn reads_go_on_while_their_server_is_stopped_killed_and_started_again() {
     let lender = Lender::start("shm", "kept");
     let nic = format!("{}=store", lender.nic());
-    let mut server = Process::start(&["server", &nic]);
+    let mut server = Program::start(&["server", &nic]);
     let mut reader = Client::new("shm");
     let (mut pair, table) = reader.connect(server.address());
     let mut sender = Client::new("shm");
@@ -449,7 +423,7 @@ fn reads_go_on_while_their_server_is_stopped_killed_and_started_again() {
             letters.post_send(&work::send_inline(3, &[round; 10])).unwrap();
             assert_eq!(sender.wait(), Status::Success);
             made.some_more();
-            server = Process::start(&["server", &nic]);
+            server = Program::start(&["server", &nic]);
             assert_eq!(sender.wait(), Status::Success);
             assert_eq!(sender.memory.get::<[u8; 10]>(0), Ok([round + 1; 10]));
             sender.message(&mut letters, round);
@@ -467,7 +441,7 @@ fn reads_go_on_while_their_server_is_stopped_killed_and_started_again() {
 #[test]
 fn what_is_not_kept_goes_with_its_program() {
     let lender = Lender::start("shm", "passing");
-    let mut server = Process::start(&["server", lender.nic()]);
+    let mut server = Program::start(&["server", lender.nic()]);
     let mut client = Client::new("shm");
     let (mut pair, table) = client.connect(server.address());
     client.read(&mut pair, table, 1, 8);

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{LEN, LONG, Lender, Process, SocketPath, open};
+use super::{LEN, LONG, Lender, Program, SocketPath, open};
 
 /// The user id of `nobody`, an unprivileged user.
 const NOBODY: u32 = 65534;
@@ -155,7 +155,7 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)))
 }
 
-fn identity(server: &Peer, process: &Process) -> Client {
+fn identity(server: &Peer, process: &Program) -> Client {
     let (pid, incarnation) = process.first_line.split_once(' ').unwrap();
     let address = server.rma.endpoint().address;
     Client { address, pid: pid.parse().unwrap(), incarnation: incarnation.parse().unwrap() }
@@ -167,15 +167,15 @@ fn tenants_of_two_users_have_limits_of_their_own_and_leave_nothing_behind() {
     remora_netns::require!(rustix_is_root(), "only root starts programs of another user");
     let path = SocketPath::new("users");
     let nic = path.0.to_str().unwrap();
-    let daemon = Process::start(&["rma-daemon", nic]);
+    let daemon = Program::start(&["rma-daemon", nic]);
     let server = Peer::new(own("udp"), 1);
     let mut mine = Peer::new(open(nic), 32);
     let words = mine.rma.create_portal(&mine.domain, 1).unwrap_err();
     assert!(matches!(&words, CreateError::Daemon(words) if words.contains("user 0")), "{words}");
     for round in 0..3 {
-        let mut nobody = Process::start_as(Some(NOBODY), &["rma", nic, "32"]);
+        let mut nobody = Program::start_as(Some(NOBODY), &["rma", nic, "32"]);
         let client = identity(&server, &nobody);
-        assert_eq!(client.pid, nobody.child.id(), "the kernel says the process");
+        assert_eq!(client.pid, nobody.process.id(), "the kernel says the process");
         let refused = nobody.ask("8");
         assert!(refused.contains("user 65534") && refused.contains("--rma-slots"), "{refused}");
         let grant = server.served.grant(&client);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::rma::{Peer, hex};
-use super::{LEN, LONG, Lender, Process, SocketPath, open};
+use super::{LEN, LONG, Lender, Program, SocketPath, open};
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
@@ -170,8 +170,8 @@ fn rma_attack_20_the_memory_of_another_tenant_holds_no_secret() {
     let mark = *b"data of a tenant";
     let (context, served) = marked(&udp(), &mark, None);
     let endpoint = context.port().endpoint;
-    let [mut one, mut other] = [(); 2].map(|()| Process::start(&["rma", lender.nic(), "16"]));
-    let grant = |process: &Process| {
+    let [mut one, mut other] = [(); 2].map(|()| Program::start(&["rma", lender.nic(), "16"]));
+    let grant = |process: &Program| {
         let (pid, incarnation) = process.first_line.split_once(' ').unwrap();
         let pid = pid.parse().unwrap();
         let incarnation = incarnation.parse().unwrap();
@@ -182,8 +182,8 @@ fn rma_attack_20_the_memory_of_another_tenant_holds_no_secret() {
     assert!(one.ask(&hex(&grants[0].to_bytes())).parse::<u64>().is_ok());
     // The other program works, too, with a grant under which it may not read.
     assert!(other.ask(&hex(&restricted.to_bytes())).contains("authentication failure"));
-    let stands = |process: &Process, needle: &[u8]| {
-        !mappings_with(&process.child.id().to_string(), needle, |_| true).is_empty()
+    let stands = |process: &Program, needle: &[u8]| {
+        !mappings_with(&process.process.id().to_string(), needle, |_| true).is_empty()
     };
     assert!(
         stands(&one, &keys(&grants[0])[0]) && stands(&one, &mark),

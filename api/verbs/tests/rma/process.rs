@@ -1,13 +1,14 @@
 //! This binary as another process, which serves or sends requests; and memory that both map.
 
+use remora_netns::Process;
 use remora_verbs::rma::{Client, Grant, RegionKey, Rma, RmaOptions, RmaRegion, Settings};
 use remora_verbs::{Access, Context, Device};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 /// Environment variable with the role of the other process.
 pub const ROLE: &str = "REMORA_TEST_RMA_ROLE";
@@ -26,69 +27,28 @@ pub fn command(module: &str, role: &str) -> Command {
     command
 }
 
-/// Another process, which is killed when this value is dropped.
-pub struct Process {
-    pub child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+/// Sends a signal to a process.
+pub fn signal(process: &Process, signal: libc::c_int) {
+    let pid = libc::pid_t::try_from(process.id()).unwrap();
+    // SAFETY: the process is a child of this one that nobody has waited for.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
-impl Process {
-    pub fn start(mut command: Command) -> Process {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let input = child.stdin.take();
-        Process { child, input, output }
-    }
-
-    /// Returns the rest of the process's next line that begins with `word`.
-    pub fn says(&mut self, word: &str) -> String {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the other process has ended");
-            if let Some((_, rest)) = line.split_once(word) {
-                return rest.trim().to_owned();
-            }
-        }
-    }
-
-    pub fn signal(&self, signal: libc::c_int) {
-        let pid = libc::pid_t::try_from(self.child.id()).unwrap();
-        // SAFETY: the process is a child of this one that nobody has waited for.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    }
-
-    /// Waits until the process is stopped. A signal takes effect some time after it was sent.
-    pub fn wait_until_stopped(&self) {
-        let file = format!("/proc/{}/stat", self.child.id());
-        let state = || std::fs::read_to_string(&file).unwrap().rsplit(')').next().unwrap().trim().to_owned();
-        while !state().starts_with('T') {
-            std::thread::yield_now();
-        }
-    }
-
-    pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Waits until the process ends by itself. Returns the rest of its line that begins with `word`.
-    pub fn told(mut self, word: &str) -> String {
-        drop(self.input.take());
-        let says = self.says(word);
-        let mut rest = String::new();
-        self.output.read_to_string(&mut rest).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{rest}");
-        says
+/// Waits until a process is stopped. A signal takes effect some time after it was sent.
+pub fn wait_until_stopped(process: &Process) {
+    let file = format!("/proc/{}/stat", process.id());
+    let state = || std::fs::read_to_string(&file).unwrap().rsplit(')').next().unwrap().trim().to_owned();
+    while !state().starts_with('T') {
+        std::thread::yield_now();
     }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Waits until a process ends by itself. Returns the rest, behind `word`, of its line with that.
+pub fn last_words(mut process: Process, word: &str) -> String {
+    drop(process.stdin.take());
+    let says = process.line_with(word);
+    process.end();
+    says
 }
 
 /// Waits until the parent process closes the standard input, or is gone.

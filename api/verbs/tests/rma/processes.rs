@@ -1,7 +1,8 @@
 //! Processes that are killed, processes that restart with the same PID, and ten thousand processes.
 
 use crate::bed::{ALL, options, share, wait_until_idle};
-use crate::process::{self, Mapped, Process};
+use crate::process::{self, Mapped};
+use remora_netns::Process;
 use remora_verbs::rma::{Portal, Rights, Rma, RmaOptions, RmaRegion, Settings, Timers};
 use remora_verbs::{Access, Context, Device, Listener, QpOptions, QueuePair, Ready};
 use remora_wire::rma::{Body, Class, Kind, Message};
@@ -113,9 +114,9 @@ fn write_without_end(port: &str) {
 }
 
 fn a_killed_server_gives_the_window_back(port: &str) {
-    let mut server = Process::start(process::command(module_path!(), &format!("serve {port}")));
-    let words = server.says("serving ");
-    let listener: SocketAddr = server.says("listening ").parse().unwrap();
+    let mut server = Process::start_piped(&mut process::command(module_path!(), &format!("serve {port}")));
+    let words = server.line_with("serving ");
+    let listener: SocketAddr = server.line_with("listening ").parse().unwrap();
     let context = device(port).open().unwrap();
     let _link = (port == "shm").then(|| pair(&context).connect(listener).unwrap());
     let mut client = Client::new(&context, &options(settings()));
@@ -148,9 +149,9 @@ fn a_killed_client_gives_the_window_back(port: &str) {
     for _ in 0..10 {
         let mut command = process::command(module_path!(), &format!("write {port}"));
         command.env(SERVER, &words);
-        let mut client = Process::start(command);
+        let mut client = Process::start_piped(&mut command);
         let _link = (port == "shm").then(|| accepted(&context, &listener));
-        client.says("writing");
+        client.line_with("writing");
         while serving.facts().unwrap().serving == 0 {
             cq.poll(&mut []).unwrap();
         }
@@ -251,8 +252,8 @@ fn resident(pid: u32) -> u64 {
 /// The usual run has 500 of them.
 #[test]
 fn after_ten_thousand_initiators_the_server_is_no_larger_than_after_one() {
-    let mut server = Process::start(process::command(module_path!(), "serve udp"));
-    let words = server.says("serving ");
+    let mut server = Process::start_piped(&mut process::command(module_path!(), "serve udp"));
+    let words = server.line_with("serving ");
     let small = Settings { slots: 2, served: 1, ..settings() };
     let options = RmaOptions { regions: 2, keys: 2, ..options(small) };
     let ask = |context: &Context| {
@@ -266,11 +267,11 @@ fn after_ten_thousand_initiators_the_server_is_no_larger_than_after_one() {
         let context = Device::udp((std::net::Ipv4Addr::new(127, 0, 2, 1 + host), 0)).unwrap().open().unwrap();
         for _ in 0..share(10_000) / 50 {
             ask(&context);
-            first.get_or_insert_with(|| resident(server.child.id()));
+            first.get_or_insert_with(|| resident(server.id()));
         }
     }
     let first = first.unwrap();
-    let last = resident(server.child.id());
+    let last = resident(server.id());
     println!("{first} kB after one initiator, {last} kB after the last");
     // Pages of the server's tables and stacks are touched late; 64 bytes for each of 10,000 initiators would
     // be 640 kB.

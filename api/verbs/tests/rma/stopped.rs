@@ -7,8 +7,9 @@
 //! longer than the guard; and after a settle nothing changes at all.
 
 use crate::bed::{MS, options, share};
-use crate::process::{self, Mapped, Process};
+use crate::process::{self, Mapped};
 use remora_fault::Random;
+use remora_netns::Process;
 use remora_verbs::rma::{Grant, Portal, Rights, RmaError, RmaRegion, Settings, Status, Timers};
 use remora_verbs::{Access, Context, Device};
 use remora_wire::rma::{Class, Kind};
@@ -60,8 +61,9 @@ struct Setup {
 impl Setup {
     fn new(name: &str, guard: u64) -> Setup {
         let memory = Mapped::create(name, LEN);
-        let mut server = Process::start(process::command(module_path!(), memory.path.to_str().unwrap()));
-        let words = server.says("serving ");
+        let mut server =
+            Process::start_piped(&mut process::command(module_path!(), memory.path.to_str().unwrap()));
+        let words = server.line_with("serving ");
         std::fs::remove_file(&memory.path).unwrap();
         let context = udp().open().unwrap();
         let rma = context.open_rma(&options(settings(guard))).unwrap();
@@ -92,13 +94,13 @@ impl Setup {
         while Instant::now() < moment {
             poll(portal);
         }
-        self.server.signal(libc::SIGSTOP);
-        self.server.wait_until_stopped();
+        process::signal(&self.server, libc::SIGSTOP);
+        process::wait_until_stopped(&self.server);
         let over = Instant::now() + stop;
         while Instant::now() < over {
             poll(portal);
         }
-        self.server.signal(libc::SIGCONT);
+        process::signal(&self.server, libc::SIGCONT);
         while !poll(portal) {}
         let (status, seen) = ended.unwrap();
         assert!(status != Status::Ok || seen == bytes, "round {round}: a successful write is incomplete");
@@ -112,7 +114,7 @@ impl Setup {
 
     /// Ends the server. Returns the number of pieces that it dropped as late.
     fn end(self) -> u64 {
-        let late = self.server.told("late ");
+        let late = process::last_words(self.server, "late ");
         late.split(' ').next().unwrap().parse().unwrap()
     }
 }
@@ -160,11 +162,11 @@ fn rma_attack_19_a_server_stopped_for_longer_than_the_guard_changes_nothing_afte
 #[test]
 fn a_server_that_stays_stopped_settles_nothing() {
     let mut setup = Setup::new("silent", MS);
-    setup.server.signal(libc::SIGSTOP);
-    setup.server.wait_until_stopped();
+    process::signal(&setup.server, libc::SIGSTOP);
+    process::wait_until_stopped(&setup.server);
     let silent = setup.portal.settle(&setup.local, 0, &setup.grant, Duration::from_millis(50));
     assert_eq!(silent, Err(RmaError::Failed(Status::Timeout)));
-    setup.server.signal(libc::SIGCONT);
+    process::signal(&setup.server, libc::SIGCONT);
     setup.settle();
     setup.end();
 }

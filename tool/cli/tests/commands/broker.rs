@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use remora_broker::client::{self, Options, Start};
+use remora_netns::Process;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -82,30 +83,13 @@ fn end(ip: &str) {
     until("the broker ends", || !PathBuf::from(format!("/proc/{}/exe", report.broker.pid)).exists());
 }
 
-/// A running broker, which is killed at the end of its test.
-struct Running {
-    child: Child,
-    _output: BufReader<ChildStdout>,
-}
-
-impl Running {
-    fn start(ip: &str, more: &[&str]) -> Running {
-        let mut command = command(&["broker", "--json", "--address", ip]);
-        let mut child = command.args(more).stdout(Stdio::piped()).spawn().expect("the broker");
-        let mut output = BufReader::new(child.stdout.take().expect("its output"));
-        let mut line = String::new();
-        output.read_line(&mut line).expect("a line");
-        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        assert_eq!(ready["address"], ip);
-        Running { child, _output: output }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a broker.
+fn running(ip: &str, more: &[&str]) -> Process {
+    let mut broker = Process::start_piped(command(&["broker", "--json", "--address", ip]).args(more));
+    let line = broker.line();
+    let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    assert_eq!(ready["address"], ip);
+    broker
 }
 
 #[test]
@@ -284,15 +268,14 @@ fn doctor_and_devinfo_know_the_broker_its_gids_and_who_has_which_range() {
         matching.map(|row| row["found"].as_str().expect("a text").to_owned()).collect()
     };
     assert!(texts(&rows(), "broker")[0].contains("none for 127.96.0.4"));
-    let broker = Running::start(ip, &[]);
+    let broker = running(ip, &[]);
     let mut program = program(ip).spawn().expect("a program");
     let (lent, _output) = range(&mut program);
     assert_eq!(lent, 1);
     let rows = rows();
     let says = &texts(&rows, "broker")[0];
     assert!(
-        says.contains(&format!("process {} of user", broker.child.id()))
-            && says.contains("1 of 127 QPN ranges"),
+        says.contains(&format!("process {} of user", broker.id())) && says.contains("1 of 127 QPN ranges"),
         "{says}"
     );
     assert_eq!(texts(&rows, "UDP port 4791"), ["shared by the broker of 127.96.0.4"]);
@@ -313,12 +296,12 @@ fn doctor_and_devinfo_know_the_broker_its_gids_and_who_has_which_range() {
 #[test]
 fn a_broker_ends_when_it_is_told_to_or_when_nobody_needs_it_and_a_second_one_says_who_is_first() {
     let ip = "127.96.0.5";
-    let mut broker = Running::start(ip, &[]);
+    let mut broker = running(ip, &[]);
     remora(&["broker", "--address", ip]).one_line("a broker has 127.96.0.5 already");
-    kill_process(Pid::from_child(&broker.child), Signal::TERM).expect("a signal");
-    assert!(broker.child.wait().expect("its end").success());
-    let mut idle = Running::start(ip, &["--linger", "0"]);
-    assert!(idle.child.wait().expect("its end").success());
+    kill_process(Pid::from_child(&broker), Signal::TERM).expect("a signal");
+    assert!(broker.wait().expect("its end").success());
+    let mut idle = running(ip, &["--linger", "0"]);
+    assert!(idle.wait().expect("its end").success());
     remora(&["broker", "--address", "0.0.0.0"]).one_line("choose one that `ip address` lists");
 }
 
@@ -355,7 +338,7 @@ fn where_remora_cannot_be_started_a_program_is_told_what_to_set() {
 #[test]
 fn the_owner_lists_the_users_of_a_broker_and_ends_one_or_a_program() {
     let ip = "127.96.0.8";
-    let _broker = Running::start(ip, &[]);
+    let _broker = running(ip, &[]);
     let mut program = program(ip).spawn().expect("a program");
     let (lent, _output) = range(&mut program);
     let listed = remora(&["broker", "list", "--address", ip]).good();

@@ -3,11 +3,13 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use remora_netns::Process;
 
 use crate::running::{Ended, Lender, Scratch, Server, command, finish, free_addresses, part_of, remora};
 
@@ -26,15 +28,13 @@ pub fn first_message(words: impl FnOnce(&str) -> Vec<String>) -> Vec<u8> {
     let len = u32::from_le_bytes(message[12..].try_into().expect("four bytes"));
     message.resize(16 + len as usize, 0);
     stream.read_exact(&mut message[16..]).expect("a body");
-    client.kill().expect("a client");
-    client.wait().expect("a client");
+    client.kill();
     message
 }
 
 /// Starts a command and discards its output.
-fn quiet(words: &[&str]) -> Child {
-    let mut command = command(words);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary")
+fn quiet(words: &[&str]) -> Process {
+    Process::start(command(words).stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
 /// Connections that send `words` and then nothing. A connection that the server closes is opened again.
@@ -259,7 +259,7 @@ fn clients_killed_while_they_connect_over_shm_silence_nobody() {
         for after in 5..45 {
             let mut client = quiet(&server.words("get", &["key"]));
             std::thread::sleep(Duration::from_millis(after));
-            client.kill().expect("a client");
+            client.kill();
             killed += usize::from(!client.wait().expect("a client").success());
         }
         at_work.join().expect("the client at work")
@@ -303,27 +303,6 @@ fn of_500_gets_one_after_another_none_is_refused() {
     all_are_served(&Server::start("farm", "shm", &[]), part_of(500) as usize, 1);
 }
 
-/// A client that occupies a place until it is killed.
-struct Staying(Child);
-
-impl Staying {
-    fn at(server: &Server, history: &Scratch) -> Staying {
-        Staying(quiet(&server.words("exercise", &["--seconds", "600", "--history", history.path()])))
-    }
-
-    fn kill(&mut self) {
-        self.0.kill().expect("a client");
-        self.0.wait().expect("a client");
-    }
-}
-
-impl Drop for Staying {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Repeats a GET until it is refused because another client has the last place.
 #[track_caller]
 fn refused(server: &Server) -> Ended {
@@ -340,7 +319,7 @@ fn refused(server: &Server) -> Ended {
 fn full_is_said_and_a_turn_comes(design: &str, port: &str) {
     let server = Server::start(design, port, &["--clients", "1"]);
     let history = Scratch::new(b"");
-    let mut staying = Staying::at(&server, &history);
+    let mut staying = quiet(&server.words("exercise", &["--seconds", "600", "--history", history.path()]));
     let full = refused(&server);
     full.one_line("server full: 1 of 1 clients: try again when one has ended, or start the server with more");
     // A client that waits is served once the other one is killed.

@@ -1,10 +1,11 @@
 //! `remora serve kv` and `remora kv` over 1RMA and IRN. Each server is a process of its own.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use remora_grants::{Credential, Pin};
+use remora_netns::Process;
 use remora_service::kv::rma::{RmaServerAddress, RmaSession};
 use remora_service::kv::{ClientConfig, KvSession};
 use remora_store::ycsb::record::{self, Values};
@@ -17,7 +18,7 @@ const ZEROS: &str = "00000000000000000000000000000000000000000000000000000000000
 
 /// A server that is killed at the end of its test.
 struct RmaServer {
-    child: Child,
+    child: Process,
     address: String,
     fingerprint: String,
     token: String,
@@ -27,13 +28,9 @@ impl RmaServer {
     #[track_caller]
     fn start(more: &[&str]) -> RmaServer {
         let words = ["serve", "kv", "--transport", "rma", "--listen", "127.0.0.1:0", "--capacity", "1000"];
-        let mut child = command(&[&words[..], &["--clients", "4"], more].concat())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
+        let mut child = Process::start_piped(&mut command(&[&words[..], &["--clients", "4"], more].concat()));
         let facts: Vec<Vec<String>> =
-            lines.take(4).map(|line| line.split_whitespace().map(str::to_owned).collect()).collect();
+            (0..4).map(|_| child.line().split_whitespace().map(str::to_owned).collect()).collect();
         let fact = |name: &str| {
             let row = facts.iter().find(|words| words[0] == name);
             row.unwrap_or_else(|| panic!("{name}: {facts:?}"))[1].clone()
@@ -64,14 +61,7 @@ impl RmaServer {
 
     /// Kills the server with SIGKILL.
     fn kill(&mut self) {
-        self.child.kill().expect("a child");
-    }
-}
-
-impl Drop for RmaServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.kill();
     }
 }
 

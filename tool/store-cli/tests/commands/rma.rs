@@ -1,8 +1,9 @@
 //! `remora rma`: a server and its clients, each a process of its own.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use remora_netns::Process;
 use serde_json::Value;
 
 use crate::running::{Ended, Lender, Scratch, command, counters, finish, free_addresses, remora};
@@ -11,7 +12,7 @@ const ZEROS: &str = "00000000000000000000000000000000000000000000000000000000000
 
 /// A server that is killed at the end of its test.
 struct RmaServer {
-    child: Child,
+    child: Process,
     facts: Value,
     host: &'static str,
 }
@@ -32,11 +33,8 @@ impl RmaServer {
     #[track_caller]
     fn on(host: &'static str, nic: &[&str], more: &[&str]) -> RmaServer {
         let mut serve = command(&[&["rma", "serve", "--json"][..], nic].concat());
-        serve.args(more).stdout(Stdio::piped());
-        let mut child = serve.spawn().expect("the binary");
-        let mut line = String::new();
-        let out = child.stdout.take().expect("piped");
-        BufReader::new(out).read_line(&mut line).expect("a line");
+        let mut child = Process::start_piped(serve.args(more));
+        let line = child.line();
         let facts = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
         RmaServer { child, facts, host }
     }
@@ -59,15 +57,7 @@ impl RmaServer {
     }
 
     fn kill(&mut self) {
-        self.child.kill().expect("a child");
-        self.child.wait().expect("its end");
-    }
-}
-
-impl Drop for RmaServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.kill();
     }
 }
 

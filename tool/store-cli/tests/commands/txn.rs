@@ -3,10 +3,11 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use remora_netns::Process;
 use remora_store::Random;
 use remora_store::txn::shard_of;
 
@@ -67,30 +68,19 @@ impl Shards {
 }
 
 /// A shell that executes single lines.
-struct Shell {
-    child: Child,
-    lines: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
+struct Shell(Process);
 
 impl Shell {
     #[track_caller]
     fn open(shards: &Shards) -> Shell {
-        let mut command = command(&shards.words(&["shell"]));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the binary");
-        let lines = child.stdin.take().expect("piped");
-        let answers = BufReader::new(child.stdout.take().expect("piped"));
-        Shell { child, lines, answers }
+        Shell(Process::start_piped(&mut command(&shards.words(&["shell"]))))
     }
 
     /// Executes a line and returns its answer.
     #[track_caller]
     fn ask(&mut self, line: &str) -> String {
-        writeln!(self.lines, "{line}").expect("a pipe");
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer).expect("a pipe");
-        assert!(answer.ends_with('\n'), "{line} was answered by {answer:?}");
-        answer.trim_end().to_owned()
+        self.0.send(line);
+        self.0.line()
     }
 
     /// Returns the number under a key, or `None` if the transaction was aborted.
@@ -131,13 +121,6 @@ impl Shell {
                 return numbers;
             }
         }
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

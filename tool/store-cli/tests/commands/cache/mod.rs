@@ -13,11 +13,13 @@ use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use remora_netns::Process;
+
 use crate::running::command;
 
 /// A cache server that is killed at the end of its test.
 pub struct Served {
-    child: Child,
+    child: Process,
     /// TCP address of the server.
     pub address: String,
     /// Address for Remora clients, if the server has one.
@@ -35,7 +37,7 @@ impl Served {
     #[track_caller]
     pub fn start(more: &[&str]) -> Served {
         let mut command = command(&["serve", "cache"]);
-        let mut child = command.args(more).stderr(Stdio::piped()).spawn().expect("the binary");
+        let mut child = Process::start(command.args(more).stderr(Stdio::piped()));
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
         let line = lines.next().expect("a line");
         let address = line.strip_prefix("serving memcached's text protocol at ").expect(&line);
@@ -62,7 +64,7 @@ impl Served {
         let mut command = Command::new("memcached");
         command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-p", &port.to_string()]);
         command.args(more);
-        let child = command.stderr(Stdio::null()).spawn().expect("memcached: `make setup` installs it");
+        let child = Process::start(command.stderr(Stdio::null()));
         let started = Instant::now();
         let address = format!("127.0.0.1:{port}");
         while TcpStream::connect(&address).is_err() {
@@ -103,8 +105,7 @@ impl Served {
 
     /// Kills the server with SIGKILL.
     pub fn kill(&mut self) {
-        self.child.kill().expect("its death");
-        self.child.wait().expect("its end");
+        self.child.kill();
     }
 
     /// Sends a signal, if one is given, and waits until the server has ended. Returns its exit status.
@@ -126,13 +127,6 @@ impl Served {
     /// Returns whether the server still runs.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_none()
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
