@@ -269,14 +269,8 @@ fn disconnecting_releases_what_was_held() {
     assert_eq!(world.free_lines(), all);
 }
 
-/// A table that is filled until it refuses keeps every key that it accepted, through the longest
-/// displacements.
-#[test]
-fn cuckoo_search_is_bounded_and_loses_nothing() {
-    let entries = 64;
-    let config = PilafConfig { entries, hash_seed: 3 };
-    let index = super::wire::block(1, config.index_len());
-    let mut table = PilafTable::new(config, index, super::wire::block(2, 1 << 16));
+/// Adds keys until 200 were refused, and returns the others.
+fn filled(table: &mut impl Table) -> Vec<[u8; 8]> {
     let mut random = 1;
     let mut kept = Vec::new();
     let mut refused = 0;
@@ -290,6 +284,18 @@ fn cuckoo_search_is_bounded_and_loses_nothing() {
             }
         }
     }
+    kept
+}
+
+/// A table that is filled until it refuses keeps every key that it accepted, through the longest
+/// displacements.
+#[test]
+fn cuckoo_search_is_bounded_and_loses_nothing() {
+    let entries = 64;
+    let config = PilafConfig { entries, hash_seed: 3 };
+    let index = super::wire::block(1, config.index_len());
+    let mut table = PilafTable::new(config, index, super::wire::block(2, 1 << 16));
+    let kept = filled(&mut table);
     // Three choices fill a table to at least nine tenths.
     assert!(kept.len() >= entries as usize * 9 / 10, "{}", kept.len());
     for key in kept {
@@ -303,19 +309,7 @@ fn hopping_and_chains_are_bounded_and_lose_nothing() {
     let config = FarmConfig { buckets: 32, blocks: 6, hash_seed: 3 };
     let index = super::wire::block(1, config.index_len());
     let mut table = FarmTable::new(config, index, super::wire::block(2, 1 << 16));
-    let mut random = 1;
-    let mut kept = Vec::new();
-    let mut refused = 0;
-    while refused < 200 {
-        let key = (below(&mut random, usize::MAX) as u64).to_le_bytes();
-        match table.put(&key, b"") {
-            Ok(()) => kept.push(key),
-            Err(refusal) => {
-                assert_eq!(refusal, Refusal::TableFull);
-                refused += 1;
-            }
-        }
-    }
+    let kept = filled(&mut table);
     assert_eq!(table.blocks_used(), 6);
     assert!(kept.len() >= 33 * 3 * 9 / 10, "{}", kept.len());
     for key in kept {
