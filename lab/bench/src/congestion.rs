@@ -8,7 +8,7 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 use remora_scenario::scenario::ControlName;
 
-use super::{Args, Benchmark, Report, Row, plot};
+use super::{Args, Report, Row, plot};
 use bottleneck::{Bottleneck, Outcome, RATE, Sample, jain};
 use remora_options::output;
 
@@ -40,39 +40,33 @@ struct Figures {
     shown: Option<Outcome>,
 }
 
-/// The benchmark of `remora bench congestion`.
-pub struct Congestion<'a>(pub &'a Args);
-
-impl Benchmark for Congestion<'_> {
-    fn json(&self) -> bool {
-        self.0.json
-    }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
-        let args = self.0;
-        output::folder(&args.report)?;
-        let bar = ProgressBar::new(u64::from(args.rounds) * CONTESTANTS.len() as u64);
-        let mut all: [Figures; 3] = Default::default();
-        for round in 0..u64::from(args.rounds) {
-            for ((_, control), figures) in CONTESTANTS.iter().zip(&mut all) {
-                let outcome = bottleneck(*control, round).run()?;
-                let rates = outcome.rates(APART_NS + LAST_NS / 4 * 3);
-                figures.jain.push(jain(&rates));
-                figures.sum.push(rates.iter().sum());
-                figures.queue.push(outcome.queue(APART_NS + LAST_NS / 2) as f64);
-                figures.shown.get_or_insert(outcome);
-                bar.inc(1);
-            }
+/// Runs `remora bench congestion`: adds a row for each result to the report, and draws the plots.
+///
+/// # Errors
+/// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+    output::folder(&args.report)?;
+    let bar = ProgressBar::new(u64::from(args.rounds) * CONTESTANTS.len() as u64);
+    let mut all: [Figures; 3] = Default::default();
+    for round in 0..u64::from(args.rounds) {
+        for ((_, control), figures) in CONTESTANTS.iter().zip(&mut all) {
+            let outcome = bottleneck(*control, round).run()?;
+            let rates = outcome.rates(APART_NS + LAST_NS / 4 * 3);
+            figures.jain.push(jain(&rates));
+            figures.sum.push(rates.iter().sum());
+            figures.queue.push(outcome.queue(APART_NS + LAST_NS / 2) as f64);
+            figures.shown.get_or_insert(outcome);
+            bar.inc(1);
         }
-        bar.finish_and_clear();
-        rows(&all).into_iter().for_each(|row| report.add(row));
-        for ((name, _), figures) in CONTESTANTS.iter().zip(&all) {
-            if let Some(outcome) = &figures.shown {
-                rates_plot(name, outcome).write(&args.report.join(format!("congestion-{name}.svg")))?;
-            }
-        }
-        queue_plot(&all).write(&args.report.join("congestion-queue.svg"))
     }
+    bar.finish_and_clear();
+    rows(&all).into_iter().for_each(|row| report.add(row));
+    for ((name, _), figures) in CONTESTANTS.iter().zip(&all) {
+        if let Some(outcome) = &figures.shown {
+            rates_plot(name, outcome).write(&args.report.join(format!("congestion-{name}.svg")))?;
+        }
+    }
+    queue_plot(&all).write(&args.report.join("congestion-queue.svg"))
 }
 
 fn rows(all: &[Figures; 3]) -> Vec<Row> {

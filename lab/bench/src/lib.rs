@@ -12,7 +12,6 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, reason = "a reader that leaves is no fault: `print`"))]
 
 mod bare;
-mod benchmark;
 pub mod block;
 mod congestion;
 mod curves;
@@ -51,7 +50,6 @@ use remora_options::number::{natural, whole};
 use remora_options::output::REPORT;
 
 pub use bare::Bare;
-pub use benchmark::Benchmark;
 pub use remora_options::device::PortName;
 pub use remora_store_cli::measure::{Report, Row, histogram, median, touch, typical, typical_of};
 
@@ -102,6 +100,19 @@ enum Own {
     /// Unmodified programs on Remora's libraries: perftest compared with the native API, UCX and libfabric
     /// compared with TCP.
     Dropin(crate::dropin::Args),
+}
+
+impl Own {
+    fn json(&self) -> bool {
+        match self {
+            Own::Kv(own) => own.json,
+            Own::Block(own) => own.json,
+            Own::Txn(own) => own.json,
+            Own::Failure(own) => own.json,
+            Own::Rma(own) => own.json,
+            Own::Dropin(own) => own.json,
+        }
+    }
 }
 
 /// Arguments of `remora bench`.
@@ -207,23 +218,25 @@ pub fn run(args: Args) -> Result<()> {
 pub fn rows(args: &Args) -> Result<Vec<curves::Saved>> {
     // A benchmark pins this thread to one core, and the next one in this process needs two.
     let _affinity = cores::SavedAffinity::now()?;
-    let report = match (&args.own, args.name) {
-        (Some(Own::Kv(own)), _) => benchmark::run(own),
-        (Some(Own::Block(own)), _) => benchmark::run(own),
-        (Some(Own::Txn(own)), _) => benchmark::run(own),
-        (Some(Own::Failure(own)), _) => benchmark::run(own),
-        (Some(Own::Rma(own)), _) => benchmark::run(own),
-        (Some(Own::Dropin(own)), _) => benchmark::run(own),
-        (None, Some(Name::Verbs)) => benchmark::run(&verbs::Verbs(args)),
-        (None, Some(Name::Loss)) => benchmark::run(&loss::Loss(args)),
-        (None, Some(Name::Congestion)) => benchmark::run(&congestion::Congestion(args)),
-        (None, Some(Name::Sim)) => benchmark::run(&sim::Sim(args)),
-        (None, Some(Name::Prism)) => benchmark::run(&prism::Prism(args)),
-        (None, Some(Name::Redn)) => benchmark::run(&redn::Redn(args)),
-        (None, Some(Name::Strom)) => benchmark::run(&strom::Strom(args)),
+    let mut report = Report::new(args.own.as_ref().map_or(args.json, Own::json));
+    match (&args.own, args.name) {
+        (Some(Own::Kv(own)), _) => own.measure(&mut report),
+        (Some(Own::Block(own)), _) => own.measure(&mut report),
+        (Some(Own::Txn(own)), _) => own.measure(&mut report),
+        (Some(Own::Failure(own)), _) => own.measure(&mut report),
+        (Some(Own::Rma(own)), _) => own.measure(&mut report),
+        (Some(Own::Dropin(own)), _) => own.measure(&mut report),
+        (None, Some(Name::Verbs)) => verbs::run(args, &mut report),
+        (None, Some(Name::Loss)) => loss::run(args, &mut report),
+        (None, Some(Name::Congestion)) => congestion::run(args, &mut report),
+        (None, Some(Name::Sim)) => sim::run(args, &mut report),
+        (None, Some(Name::Prism)) => prism::run(args, &mut report),
+        (None, Some(Name::Redn)) => redn::run(args, &mut report),
+        (None, Some(Name::Strom)) => strom::run(args, &mut report),
         (None, Some(Name::IrnReceiver | Name::IrnSender)) => anyhow::bail!("a replay has no rows"),
         (None, None) => anyhow::bail!("what is to be measured"),
     }?;
+    report.finish();
     Ok(report.rows().iter().map(curves::Saved::from).collect())
 }
 

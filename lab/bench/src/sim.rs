@@ -12,7 +12,7 @@ use remora_scenario::scenario::{Network, Payload, Scenario, Transport, Transport
 use remora_scenario::units::{Rate, Size, Time};
 use remora_scenario::workload::{Traffic, Workload};
 
-use crate::{Args, Benchmark, Report, Row, SHORTER, median};
+use crate::{Args, Report, Row, SHORTER, median};
 use nic_pair::NicPair;
 use remora_options::progress;
 
@@ -101,37 +101,31 @@ struct Rounds {
     memory: Vec<f64>,
 }
 
-/// The benchmark of `remora bench sim`.
-pub struct Sim<'a>(pub &'a Args);
-
-impl Benchmark for Sim<'_> {
-    fn json(&self) -> bool {
-        self.0.json
-    }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
-        let args = self.0;
-        let cases: Vec<Case> = cases().into_iter().filter(|case| args.wants_case(case.name)).collect();
-        let mut rounds: Vec<Rounds> = cases.iter().map(|_| Rounds::default()).collect();
-        let mut reads = Vec::new();
-        let mut pair = NicPair::new()?;
-        let bar = progress::bar(u64::from(args.rounds) * cases.len() as u64, "runs")?;
-        for _ in 0..args.rounds {
-            for (case, rounds) in cases.iter().zip(&mut rounds) {
-                bar.set_message(case.name);
-                reads.push(pair.read_ns(BATCHES)?);
-                let (hops, memory) = case.run()?;
-                rounds.hops.push(hops);
-                rounds.memory.push(memory);
-                bar.inc(1);
-            }
+/// Runs `remora bench sim`: adds a row for each result to the report, and draws the plots.
+///
+/// # Errors
+/// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+    let cases: Vec<Case> = cases().into_iter().filter(|case| args.wants_case(case.name)).collect();
+    let mut rounds: Vec<Rounds> = cases.iter().map(|_| Rounds::default()).collect();
+    let mut reads = Vec::new();
+    let mut pair = NicPair::new()?;
+    let bar = progress::bar(u64::from(args.rounds) * cases.len() as u64, "runs")?;
+    for _ in 0..args.rounds {
+        for (case, rounds) in cases.iter().zip(&mut rounds) {
+            bar.set_message(case.name);
+            reads.push(pair.read_ns(BATCHES)?);
+            let (hops, memory) = case.run()?;
+            rounds.hops.push(hops);
+            rounds.memory.push(memory);
+            bar.inc(1);
         }
-        bar.finish_and_clear();
-        for (case, rounds) in cases.iter().zip(&rounds) {
-            rows(case, rounds, &reads).into_iter().for_each(|row| report.add(row));
-        }
-        args.check_found(report)
     }
+    bar.finish_and_clear();
+    for (case, rounds) in cases.iter().zip(&rounds) {
+        rows(case, rounds, &reads).into_iter().for_each(|row| report.add(row));
+    }
+    args.check_found(report)
 }
 
 fn rows(case: &Case, rounds: &Rounds, reads: &[f64]) -> [Row; 3] {

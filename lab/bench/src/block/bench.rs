@@ -12,7 +12,7 @@ use super::system::{REPLICAS, Round, RoundSize, Rounds, StoreSize, SystemUnderTe
 use crate::kv::curves::windows;
 use crate::prism::loads::{CROWD, SKEWS};
 use crate::testbed::Testbed;
-use crate::{Benchmark, PortName, Report};
+use crate::{PortName, Report};
 use remora_options::cores;
 use remora_options::number::{natural, whole};
 
@@ -46,7 +46,7 @@ pub struct Args {
     curves: bool,
     /// Print one JSON object per line.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
     /// Do not measure etcd.
     #[arg(long)]
     no_rivals: bool,
@@ -87,12 +87,12 @@ const MOST: u32 = 64;
 const SKEW: f64 = 0.99;
 
 /// The benchmark of `remora bench block`.
-impl Benchmark for Args {
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
+impl Args {
+    /// Runs the measurements, adds a row for each result to the report, and draws the plots.
+    ///
+    /// # Errors
+    /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+    pub(crate) fn measure(&self, report: &mut Report) -> Result<()> {
         let cores = cores::two_cores(&self.cores)?;
         cores::pin(cores[0])?;
         if !self.no_rivals && !self.curves {

@@ -27,7 +27,7 @@ use self::perftest::Perftest;
 use self::run_command::RunCommand;
 use crate::bare::Bare;
 use crate::testbed::Testbed;
-use crate::{Benchmark, PortName, Report};
+use crate::{PortName, Report};
 use remora_options::cores::two_cores;
 use remora_options::number::{natural, whole};
 use remora_options::output::REPORT;
@@ -59,7 +59,7 @@ pub struct Args {
     report: PathBuf,
     /// Print one JSON object per line.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
     /// CPU cores of the two sides [default: the first two].
     #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
@@ -81,12 +81,12 @@ struct Bench<'a> {
     cores: [usize; 2],
 }
 
-impl Benchmark for Args {
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
+impl Args {
+    /// Runs the measurements, adds a row for each result to the report, and draws the plots.
+    ///
+    /// # Errors
+    /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+    pub(crate) fn measure(&self, report: &mut Report) -> Result<()> {
         ensure!(
             self.port != Some(PortName::Xdp),
             "port xdp allows one program per interface: choose udp or shm"

@@ -10,7 +10,7 @@ use super::flight::RIVAL_WINDOW;
 use super::rival::Rival;
 use super::{curves, rows, transports};
 use crate::testbed::Testbed;
-use crate::{Bare, Benchmark, Report, Row};
+use crate::{Bare, Report, Row};
 use remora_options::cores::{pin, two_cores};
 use remora_options::device::PortName;
 use remora_options::number::{natural, whole};
@@ -63,7 +63,7 @@ pub struct Args {
     transport: Vec<TransportName>,
     /// Print one JSON object per line.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
     /// Do not measure memcached and redis.
     #[arg(long)]
     no_rivals: bool,
@@ -123,12 +123,12 @@ impl Args {
 }
 
 /// The benchmark of `remora bench kv`.
-impl Benchmark for Args {
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
+impl Args {
+    /// Runs the measurements, adds a row for each result to the report, and draws the plots.
+    ///
+    /// # Errors
+    /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+    pub(crate) fn measure(&self, report: &mut Report) -> Result<()> {
         let cores = two_cores(&self.cores)?;
         pin(cores[0])?;
         let workload = self.workload.as_deref().map(workload::choose).transpose()?;

@@ -22,7 +22,7 @@ use self::course::Course;
 use self::farm::Farm;
 use self::memcached::Memcached;
 use crate::testbed::process::Process;
-use crate::{Benchmark, Report, Row};
+use crate::{Report, Row};
 use remora_options::cores::{pin, two_cores};
 use remora_options::device::PortName;
 use remora_options::number::{seconds, whole};
@@ -54,7 +54,7 @@ pub struct Args {
     report: PathBuf,
     /// Print one JSON object per line.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
     /// Run as the server whose chains the daemon at this path executes.
     #[arg(long, hide = true, value_name = "PATH", requires = "listen")]
     serve: Option<PathBuf>,
@@ -92,12 +92,12 @@ trait Store {
 type Reads = Box<dyn FnMut(u64) -> bool + Send>;
 
 /// The benchmark of `remora bench failure`.
-impl Benchmark for Args {
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
+impl Args {
+    /// Runs the measurements, adds a row for each result to the report, and draws the plots.
+    ///
+    /// # Errors
+    /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+    pub(crate) fn measure(&self, report: &mut Report) -> Result<()> {
         if let (Some(socket), Some(listen)) = (&self.serve, self.listen) {
             return chain::serve(self, socket, listen);
         }

@@ -15,7 +15,7 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 use remora_verbs::irn::{Recovery, Settings};
 
-use super::{Args, Benchmark, PortName, Report, Row, median, plot};
+use super::{Args, PortName, Report, Row, median, plot};
 use remora_options::output;
 use remora_options::progress;
 
@@ -64,31 +64,25 @@ struct Bench<'a> {
     bar: ProgressBar,
 }
 
-/// The benchmark of `remora bench loss`.
-pub struct Loss<'a>(pub &'a Args);
-
-impl Benchmark for Loss<'_> {
-    fn json(&self) -> bool {
-        self.0.json
+/// Runs `remora bench loss`: adds a row for each result to the report, and draws the plots.
+///
+/// # Errors
+/// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+    let mut bench = Bench { args, report, bar: progress::bar(0, "runs")? };
+    output::folder(&args.report)?;
+    if args.port.is_none() {
+        world::exchange(&mut bench)?;
+        world::incast(&mut bench)?;
     }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
-        let args = self.0;
-        let mut bench = Bench { args, report, bar: progress::bar(0, "runs")? };
-        output::folder(&args.report)?;
-        if args.port.is_none() {
-            world::exchange(&mut bench)?;
-            world::incast(&mut bench)?;
-        }
-        if args.wants(PortName::Udp) {
-            udp::exchange(&mut bench)?;
-        }
-        if args.wants(PortName::Shm) {
-            speed::run(&mut bench)?;
-        }
-        bench.bar.finish_and_clear();
-        Ok(())
+    if args.wants(PortName::Udp) {
+        udp::exchange(&mut bench)?;
     }
+    if args.wants(PortName::Shm) {
+        speed::run(&mut bench)?;
+    }
+    bench.bar.finish_and_clear();
+    Ok(())
 }
 
 impl Bench<'_> {

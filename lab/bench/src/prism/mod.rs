@@ -23,7 +23,7 @@ mod wire;
 
 use anyhow::Result;
 
-use super::{Args, Benchmark, PortName, Report, Row, typical};
+use super::{Args, PortName, Report, Row, typical};
 use crate::SHORTER;
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
@@ -57,28 +57,22 @@ impl Measured {
     }
 }
 
-/// The benchmark of `remora bench prism`.
-pub struct Prism<'a>(pub &'a Args);
-
-impl Benchmark for Prism<'_> {
-    fn json(&self) -> bool {
-        self.0.json
+/// Runs `remora bench prism`: adds a row for each result to the report, and draws the plots.
+///
+/// # Errors
+/// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+    args.add_wanted(report, model::rows());
+    let cores = two_cores(&args.cores)?;
+    let mut measured = Vec::new();
+    for port in Testbed::ports(args.port) {
+        let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())? else { continue };
+        let over_port = measure(args, &testbed)?;
+        args.add_wanted(report, rows(&over_port));
+        measured.push(over_port);
     }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
-        let args = self.0;
-        args.add_wanted(report, model::rows());
-        let cores = two_cores(&args.cores)?;
-        let mut measured = Vec::new();
-        for port in Testbed::ports(args.port) {
-            let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())? else { continue };
-            let over_port = measure(args, &testbed)?;
-            args.add_wanted(report, rows(&over_port));
-            measured.push(over_port);
-        }
-        args.check_found(report)?;
-        figures::draw(&args.report, &measured)
-    }
+    args.check_found(report)?;
+    figures::draw(&args.report, &measured)
 }
 
 /// Measures all cases over a port; in each round they run one after the other.

@@ -9,7 +9,7 @@ use remora_cost::connectx5::CONNECTX5;
 use remora_cost::number::Number;
 
 use super::numbers::{self, Drawn};
-use super::{Args, Benchmark, Report, Row};
+use super::{Args, Report, Row};
 
 /// The figures and tables to draw: the captions of their axes, and true if values grow by factors.
 const DRAWN: [Drawn; 9] = [
@@ -24,22 +24,16 @@ const DRAWN: [Drawn; 9] = [
     ("Table 5", "bytes of a value", "latency, us", false),
 ];
 
-/// The benchmark of `remora bench redn`.
-pub struct Redn<'a>(pub &'a Args);
-
-impl Benchmark for Redn<'_> {
-    fn json(&self) -> bool {
-        self.0.json
-    }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
-        let args = self.0;
-        let modelled = remora_cost::chains::numbers(&CONNECTX5);
-        args.add_wanted(report, residuals(&modelled));
-        args.add_wanted(report, real::run(args)?);
-        args.check_found(report)?;
-        numbers::draw(&args.report, "redn", "model time", &DRAWN, &modelled)
-    }
+/// Runs `remora bench redn`: adds a row for each result to the report, and draws the plots.
+///
+/// # Errors
+/// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+    let modelled = remora_cost::chains::numbers(&CONNECTX5);
+    args.add_wanted(report, residuals(&modelled));
+    args.add_wanted(report, real::run(args)?);
+    args.check_found(report)?;
+    numbers::draw(&args.report, "redn", "model time", &DRAWN, &modelled)
 }
 
 /// Returns the rows that compare each number of the model to the authors', with the deviation and its cause.

@@ -35,7 +35,7 @@ use indicatif::ProgressBar;
 use self::client::Client;
 use crate::testbed::Testbed;
 use crate::testbed::pair::Peer;
-use crate::{Benchmark, PortName, Report, Row};
+use crate::{PortName, Report, Row};
 use remora_options::cores::{pin, two_cores};
 use remora_options::number::{natural, whole};
 use remora_options::progress;
@@ -63,7 +63,7 @@ pub struct Args {
     part: u32,
     /// Print one JSON object per line.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
     /// CPU cores of the two processes [default: the first two].
     #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
@@ -91,12 +91,12 @@ struct Bench<'a> {
     cores: [usize; 2],
 }
 
-impl Benchmark for Args {
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
+impl Args {
+    /// Runs the measurements, adds a row for each result to the report, and draws the plots.
+    ///
+    /// # Errors
+    /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+    pub(crate) fn measure(&self, report: &mut Report) -> Result<()> {
         ensure!(
             self.port != Some(PortName::Xdp),
             "port xdp needs a network between its NICs: choose shm or udp"

@@ -29,7 +29,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::curves::Saved;
-use super::{Args, Benchmark, PortName, Report, Row, histogram, typical, typical_of};
+use super::{Args, PortName, Report, Row, histogram, typical, typical_of};
 use crate::SHORTER;
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
@@ -56,34 +56,28 @@ struct Series {
     p99: Vec<f64>,
 }
 
-/// The benchmark of `remora bench strom`.
-pub struct Strom<'a>(pub &'a Args);
-
-impl Benchmark for Strom<'_> {
-    fn json(&self) -> bool {
-        self.0.json
-    }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
-        let args = self.0;
-        let modelled = args.wants_model().then(model::both);
-        args.add_wanted(report, modelled.iter().flat_map(model::rows));
-        let cores = two_cores(&args.cores)?;
-        for port in Testbed::ports(args.port) {
-            let tasks = wanted(args, port);
-            if !tasks.is_empty()
-                && let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())?
-            {
-                measure(args, report, &testbed, tasks)?;
-            }
+/// Runs `remora bench strom`: adds a row for each result to the report, and draws the plots.
+///
+/// # Errors
+/// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+    let modelled = args.wants_model().then(model::both);
+    args.add_wanted(report, modelled.iter().flat_map(model::rows));
+    let cores = two_cores(&args.cores)?;
+    for port in Testbed::ports(args.port) {
+        let tasks = wanted(args, port);
+        if !tasks.is_empty()
+            && let Some(testbed) = Testbed::open(port, cores, 0, args.port.is_some())?
+        {
+            measure(args, report, &testbed, tasks)?;
         }
-        args.check_found(report)?;
-        if let Some(modelled) = &modelled {
-            let rows: Vec<Saved> = report.rows().iter().map(Saved::from).collect();
-            figures::draw(&args.report, modelled, &rows)?;
-        }
-        Ok(())
     }
+    args.check_found(report)?;
+    if let Some(modelled) = &modelled {
+        let rows: Vec<Saved> = report.rows().iter().map(Saved::from).collect();
+        figures::draw(&args.report, modelled, &rows)?;
+    }
+    Ok(())
 }
 
 /// Returns the path of a task, as `--only` matches it.

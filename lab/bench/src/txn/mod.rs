@@ -13,7 +13,7 @@ use remora_store::txn::Design;
 use remora_store::txn::workload::{SmallBank, Tatp, Workload, YcsbT};
 
 use crate::testbed::Testbed;
-use crate::{Bare, Benchmark, PortName, Report};
+use crate::{Bare, PortName, Report};
 use remora_options::cores;
 use remora_options::number::{natural, whole};
 use rows::{AHEAD, RATE, Rounds, Should, floor, peak, point};
@@ -65,7 +65,7 @@ pub struct Args {
     rounds: u32,
     /// Print one JSON object per line.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
     /// CPU cores of client and shards [default: the first two].
     #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
     cores: Vec<usize>,
@@ -79,12 +79,12 @@ const CROWDS: [u32; 3] = [4, 16, MOST];
 const SKEWS: [f64; 9] = [0.2, 0.4, 0.6, 0.8, 0.99, 1.0, 1.2, 1.4, 1.6];
 
 /// The benchmark of `remora bench txn`. At the end it checks the sum of the rows of each design.
-impl Benchmark for Args {
-    fn json(&self) -> bool {
-        self.json
-    }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
+impl Args {
+    /// Runs the measurements, adds a row for each result to the report, and draws the plots.
+    ///
+    /// # Errors
+    /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+    pub(crate) fn measure(&self, report: &mut Report) -> Result<()> {
         let cores = cores::two_cores(&self.cores)?;
         cores::pin(cores[0])?;
         let time = Duration::from_millis(self.millis);

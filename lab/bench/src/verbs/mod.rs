@@ -11,7 +11,7 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 use remora_verbs::{Remote, Sge, WorkRequest, work};
 
-use super::{Args, Benchmark, PortName, Report};
+use super::{Args, PortName, Report};
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer, Raw};
 use remora_options::cores::two_cores;
@@ -55,42 +55,36 @@ struct Bench<'a> {
     had_many: bool,
 }
 
-/// The benchmark of `remora bench verbs`.
-pub struct Verbs<'a>(pub &'a Args);
-
-impl Benchmark for Verbs<'_> {
-    fn json(&self) -> bool {
-        self.0.json
-    }
-
-    fn measure(&self, report: &mut Report) -> Result<()> {
-        let args = self.0;
-        let cores = two_cores(&args.cores)?;
-        // The peer has a NIC on each port.
-        let peer = Peer::start(&Testbed::loopback(PortName::Shm, cores))?;
-        let raw = Raw::open(&peer)?;
-        let mut bench =
-            Bench { args, report, bar: progress::bar(0, "rounds")?, peer, raw, cores, had_many: false };
-        latency::floors(&mut bench)?;
-        for port in [PortName::Shm, PortName::Udp] {
-            if !args.wants(port) {
-                continue;
-            }
-            let mut end = End::open(&bench.peer, port)?;
-            latency::run(&mut bench, &mut end)?;
-            latency::sends(&mut bench, &mut end)?;
-            rate::run(&mut bench, &mut end)?;
-            bandwidth::run(&mut bench, &mut end)?;
-            latency::sleeping(&mut bench, &mut end)?;
-            many::idle(&mut bench, &end)?;
-            many::run(&mut bench, &mut end)?;
+/// Runs `remora bench verbs`: adds a row for each result to the report, and draws the plots.
+///
+/// # Errors
+/// A process does not start or ends early, an answer is wrong, or a file cannot be written.
+pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+    let cores = two_cores(&args.cores)?;
+    // The peer has a NIC on each port.
+    let peer = Peer::start(&Testbed::loopback(PortName::Shm, cores))?;
+    let raw = Raw::open(&peer)?;
+    let mut bench =
+        Bench { args, report, bar: progress::bar(0, "rounds")?, peer, raw, cores, had_many: false };
+    latency::floors(&mut bench)?;
+    for port in [PortName::Shm, PortName::Udp] {
+        if !args.wants(port) {
+            continue;
         }
-        if args.wants(PortName::Xdp) {
-            xdp::run(&mut bench)?;
-        }
-        bench.bar.finish_and_clear();
-        if args.only.is_some() { args.check_found(bench.report) } else { Ok(()) }
+        let mut end = End::open(&bench.peer, port)?;
+        latency::run(&mut bench, &mut end)?;
+        latency::sends(&mut bench, &mut end)?;
+        rate::run(&mut bench, &mut end)?;
+        bandwidth::run(&mut bench, &mut end)?;
+        latency::sleeping(&mut bench, &mut end)?;
+        many::idle(&mut bench, &end)?;
+        many::run(&mut bench, &mut end)?;
     }
+    if args.wants(PortName::Xdp) {
+        xdp::run(&mut bench)?;
+    }
+    bench.bar.finish_and_clear();
+    if args.only.is_some() { args.check_found(bench.report) } else { Ok(()) }
 }
 
 impl Bench<'_> {
