@@ -66,7 +66,7 @@ impl Tree {
     ///
     /// # Errors
     /// The operating system refuses a folder or a file.
-    pub fn write(state: &PortState, broker: &str, all: bool) -> io::Result<Tree> {
+    pub(crate) fn write(state: &PortState, broker: &str, all: bool) -> io::Result<Tree> {
         let home = PrivateFolder::new(|_| true)?;
         let folder = home.path();
         fs::set_permissions(folder, Permissions::from_mode(if all { 0o755 } else { 0o700 }))?;
@@ -84,12 +84,12 @@ impl Tree {
     ///
     /// # Errors
     /// The operating system refuses a file.
-    pub fn show(&self, state: &PortState, interfaces: &Interfaces) -> io::Result<()> {
+    pub(crate) fn show(&self, state: &PortState, interfaces: &Interfaces) -> io::Result<()> {
         show(self.folder(), state, interfaces)
     }
 
     /// The folder of the tree.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.home.path()
     }
 
@@ -97,7 +97,7 @@ impl Tree {
     ///
     /// # Errors
     /// The operating system refuses.
-    pub fn open(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn open(&self) -> io::Result<OwnedFd> {
         Ok(File::open(self.folder())?.into())
     }
 }

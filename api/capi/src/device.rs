@@ -23,7 +23,7 @@ macro_rules! kind {
 pub(crate) use kind;
 
 /// A completion queue that any thread may poll.
-pub struct Cq(pub Mutex<CompletionQueue>);
+pub(crate) struct Cq(pub Mutex<CompletionQueue>);
 
 kind!(Context, b"rmr.cont", "remora_context");
 kind!(ProtectionDomain, b"rmr.doma", "remora_pd");
@@ -32,7 +32,7 @@ kind!(Cq, b"rmr.cmpq", "remora_cq");
 
 /// `remora_device_attr`: the attributes of the NIC that `remora_open` opens.
 #[repr(C)]
-pub struct DeviceAttr {
+pub(crate) struct DeviceAttr {
     pub port: u32,
     pub dedicated: u32,
     pub address: *const c_char,
@@ -42,7 +42,7 @@ pub struct DeviceAttr {
 
 /// `remora_wc`: one completion.
 #[repr(C)]
-pub struct Wc {
+pub(crate) struct Wc {
     pub wr_id: u64,
     pub status: u32,
     pub opcode: u32,
@@ -91,7 +91,10 @@ fn device(attr: &DeviceAttr) -> Result<Device, Fault> {
 /// # Safety
 /// The caller meets the conditions of the header. The same holds for every function of this library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_open(attr: *const DeviceAttr, out: *mut *mut Handle<Context>) -> c_int {
+pub(crate) unsafe extern "C" fn remora_open(
+    attr: *const DeviceAttr,
+    out: *mut *mut Handle<Context>,
+) -> c_int {
     number((|| {
         filled(out)?;
         filled(attr.cast_mut())?;
@@ -107,7 +110,7 @@ macro_rules! end {
         /// # Safety
         /// The caller meets the conditions of the header.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(handle: *mut Handle<$type>) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(handle: *mut Handle<$type>) -> c_int {
             // SAFETY: the caller meets the conditions of the header.
             number(unsafe { take(handle) }.map(drop))
         }
@@ -141,7 +144,7 @@ end!(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_alloc_pd(
+pub(crate) unsafe extern "C" fn remora_alloc_pd(
     context: *const Handle<Context>,
     out: *mut *mut Handle<ProtectionDomain>,
 ) -> c_int {
@@ -154,7 +157,7 @@ pub unsafe extern "C" fn remora_alloc_pd(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_reg_mr(
+pub(crate) unsafe extern "C" fn remora_reg_mr(
     pd: *const Handle<ProtectionDomain>,
     start: *mut c_void,
     length: usize,
@@ -174,7 +177,7 @@ pub unsafe extern "C" fn remora_reg_mr(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_lkey(mr: *const Handle<MemoryRegion>) -> u32 {
+pub(crate) unsafe extern "C" fn remora_lkey(mr: *const Handle<MemoryRegion>) -> u32 {
     // SAFETY: the caller meets the conditions of the header.
     unsafe { look(mr) }.map_or(0, |region| region.lkey().get())
 }
@@ -184,7 +187,7 @@ pub unsafe extern "C" fn remora_lkey(mr: *const Handle<MemoryRegion>) -> u32 {
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rkey(mr: *const Handle<MemoryRegion>) -> u32 {
+pub(crate) unsafe extern "C" fn remora_rkey(mr: *const Handle<MemoryRegion>) -> u32 {
     // SAFETY: the caller meets the conditions of the header.
     unsafe { look(mr) }.map_or(0, |region| region.rkey().get())
 }
@@ -194,7 +197,7 @@ pub unsafe extern "C" fn remora_rkey(mr: *const Handle<MemoryRegion>) -> u32 {
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_create_cq(
+pub(crate) unsafe extern "C" fn remora_create_cq(
     context: *const Handle<Context>,
     depth: u32,
     out: *mut *mut Handle<Cq>,
@@ -258,7 +261,7 @@ pub(crate) fn count_or_errno(taken: Result<c_int, Fault>) -> c_int {
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_poll_cq(cq: *const Handle<Cq>, count: c_int, out: *mut Wc) -> c_int {
+pub(crate) unsafe extern "C" fn remora_poll_cq(cq: *const Handle<Cq>, count: c_int, out: *mut Wc) -> c_int {
     // SAFETY: the caller meets the conditions of the header.
     count_or_errno(unsafe { completions(cq, count, out, None) })
 }
@@ -269,7 +272,7 @@ pub unsafe extern "C" fn remora_poll_cq(cq: *const Handle<Cq>, count: c_int, out
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_wait_cq(
+pub(crate) unsafe extern "C" fn remora_wait_cq(
     cq: *const Handle<Cq>,
     count: c_int,
     out: *mut Wc,

@@ -11,24 +11,24 @@ thread_local! {
 
 /// An errno, with a text that states the problem and how to correct it.
 #[derive(Debug)]
-pub struct Fault {
+pub(crate) struct Fault {
     /// The errno, as a positive number.
     pub errno: c_int,
     words: String,
 }
 
 impl Fault {
-    pub fn new(errno: c_int, words: impl Display) -> Fault {
+    pub(crate) fn new(errno: c_int, words: impl Display) -> Fault {
         Fault { errno, words: words.to_string() }
     }
 
-    pub fn invalid(words: impl Display) -> Fault {
+    pub(crate) fn invalid(words: impl Display) -> Fault {
         Fault::new(libc::EINVAL, words)
     }
 }
 
 /// Returns 0, or the errno of the failure. Stores the text of a failure for [`remora_error`].
-pub fn number(done: Result<(), Fault>) -> c_int {
+pub(crate) fn number(done: Result<(), Fault>) -> c_int {
     match done {
         Ok(()) => 0,
         Err(fault) => {
@@ -42,7 +42,7 @@ pub fn number(done: Result<(), Fault>) -> c_int {
 
 /// Returns one line of text about this thread's last failure.
 #[unsafe(no_mangle)]
-pub extern "C" fn remora_error() -> *const c_char {
+pub(crate) extern "C" fn remora_error() -> *const c_char {
     WORDS.try_with(|kept| kept.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 

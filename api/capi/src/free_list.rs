@@ -9,7 +9,7 @@ use crate::errno::{Fault, number};
 use crate::handle::{Handle, Kind, filled, give, list, look, put, take};
 
 /// A free list that any thread may post to.
-pub struct List {
+pub(crate) struct List {
     inner: Mutex<FreeList>,
     count: u32,
 }
@@ -18,7 +18,7 @@ kind!(List, b"rmr.list", "remora_free_list");
 
 /// `remora_free_list_facts`: the numbers of buffers by state, and of bad posts.
 #[repr(C)]
-pub struct Facts {
+pub(crate) struct Facts {
     pub capacity: u32,
     pub free: u32,
     pub resting: u32,
@@ -37,7 +37,7 @@ end!(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_create_free_list(
+pub(crate) unsafe extern "C" fn remora_create_free_list(
     pd: *const Handle<ProtectionDomain>,
     mr: *const Handle<MemoryRegion>,
     offset: usize,
@@ -73,7 +73,7 @@ unsafe fn with<T>(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_free_list_number(handle: *const Handle<List>, out: *mut u64) -> c_int {
+pub(crate) unsafe extern "C" fn remora_free_list_number(handle: *const Handle<List>, out: *mut u64) -> c_int {
     // SAFETY: the caller meets the conditions of the header.
     number(unsafe { with(handle, |list, _| put(out, list.number())) })
 }
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn remora_free_list_number(handle: *const Handle<List>, ou
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_free_list_address(
+pub(crate) unsafe extern "C" fn remora_free_list_address(
     handle: *const Handle<List>,
     index: u32,
     out: *mut u64,
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn remora_free_list_address(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_free_list_index(
+pub(crate) unsafe extern "C" fn remora_free_list_index(
     handle: *const Handle<List>,
     address: u64,
     out: *mut u32,
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn remora_free_list_index(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_free_list_post(handle: *const Handle<List>, index: u32) -> c_int {
+pub(crate) unsafe extern "C" fn remora_free_list_post(handle: *const Handle<List>, index: u32) -> c_int {
     // SAFETY: the caller meets the conditions of the header.
     number(unsafe {
         with(handle, |list, count| match index < count {
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn remora_free_list_post(handle: *const Handle<List>, inde
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_free_list_out(
+pub(crate) unsafe extern "C" fn remora_free_list_out(
     handle: *const Handle<List>,
     first: u32,
     words: *mut u64,
@@ -161,7 +161,10 @@ pub unsafe extern "C" fn remora_free_list_out(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_free_list_query(handle: *const Handle<List>, out: *mut Facts) -> c_int {
+pub(crate) unsafe extern "C" fn remora_free_list_query(
+    handle: *const Handle<List>,
+    out: *mut Facts,
+) -> c_int {
     // SAFETY: the caller meets the conditions of the header.
     number(unsafe {
         with(handle, |list, _| {

@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char, c_void};
 use crate::errno::Fault;
 
 /// A type whose values C programs use through handles.
-pub trait Kind {
+pub(crate) trait Kind {
     /// The word with which the handles of this kind begin.
     const WORD: u64;
     /// The name of the kind in error texts.
@@ -19,7 +19,7 @@ pub trait Kind {
 
 /// A boxed value, preceded by the word of its kind.
 #[repr(C)]
-pub struct Handle<T> {
+pub(crate) struct Handle<T> {
     word: u64,
     fork: ForkMark,
     value: T,
@@ -29,7 +29,7 @@ pub struct Handle<T> {
 ///
 /// # Safety
 /// `out` is null or may be written.
-pub unsafe fn give<T: Kind>(value: T, out: *mut *mut Handle<T>) -> Result<(), Fault> {
+pub(crate) unsafe fn give<T: Kind>(value: T, out: *mut *mut Handle<T>) -> Result<(), Fault> {
     let out = filled(out)?;
     let handle = Box::into_raw(Box::new(Handle { word: T::WORD, fork: ForkMark::get(), value }));
     // SAFETY: `out` may be written by the caller's promise, and `filled` refused null.
@@ -38,7 +38,7 @@ pub unsafe fn give<T: Kind>(value: T, out: *mut *mut Handle<T>) -> Result<(), Fa
 }
 
 /// Returns the pointer, or an error if it is null or misaligned.
-pub fn filled<T>(out: *mut T) -> Result<*mut T, Fault> {
+pub(crate) fn filled<T>(out: *mut T) -> Result<*mut T, Fault> {
     if out.is_null() || !out.is_aligned() {
         Err(Fault::invalid("NULL where a result belongs"))
     } else {
@@ -50,7 +50,7 @@ pub fn filled<T>(out: *mut T) -> Result<*mut T, Fault> {
 ///
 /// # Safety
 /// `out` is null or may be written.
-pub unsafe fn put<T>(out: *mut T, value: T) -> Result<(), Fault> {
+pub(crate) unsafe fn put<T>(out: *mut T, value: T) -> Result<(), Fault> {
     let out = filled(out)?;
     // SAFETY: `out` may be written by the caller's promise, and `filled` refused null.
     unsafe { out.write(value) };
@@ -71,7 +71,7 @@ fn check<T: Kind>(handle: *const Handle<T>) -> Result<(), Fault> {
 ///
 /// # Safety
 /// The handle is null or of any kind, and is not destroyed while the result is in use.
-pub unsafe fn look<'a, T: Kind>(handle: *const Handle<T>) -> Result<&'a T, Fault> {
+pub(crate) unsafe fn look<'a, T: Kind>(handle: *const Handle<T>) -> Result<&'a T, Fault> {
     check(handle)?;
     // SAFETY: the handle is of this kind, and alive by the caller's promise.
     let handle = unsafe { &*handle };
@@ -85,7 +85,7 @@ pub unsafe fn look<'a, T: Kind>(handle: *const Handle<T>) -> Result<&'a T, Fault
 ///
 /// # Safety
 /// The conditions of [`look`], and nobody else uses the handle now or later.
-pub unsafe fn take<T: Kind>(handle: *mut Handle<T>) -> Result<T, Fault> {
+pub(crate) unsafe fn take<T: Kind>(handle: *mut Handle<T>) -> Result<T, Fault> {
     check(handle)?;
     // SAFETY: `give` boxed the value, and by the caller's promise nobody uses the handle any more. Its word
     // is erased first, so that most later uses of the handle are detected.
@@ -100,7 +100,7 @@ pub unsafe fn take<T: Kind>(handle: *mut Handle<T>) -> Result<T, Fault> {
 ///
 /// # Safety
 /// The pointer is null or a string that ends with a zero byte and lives while the result is in use.
-pub unsafe fn string<'a>(text: *const c_char) -> Result<Option<&'a str>, Fault> {
+pub(crate) unsafe fn string<'a>(text: *const c_char) -> Result<Option<&'a str>, Fault> {
     if text.is_null() {
         return Ok(None);
     }
@@ -113,7 +113,7 @@ pub unsafe fn string<'a>(text: *const c_char) -> Result<Option<&'a str>, Fault> 
 ///
 /// # Safety
 /// `start` is null, or `len` bytes from it may be read while the result is in use.
-pub unsafe fn bytes<'a>(start: *const c_void, len: usize) -> Result<&'a [u8], Fault> {
+pub(crate) unsafe fn bytes<'a>(start: *const c_void, len: usize) -> Result<&'a [u8], Fault> {
     // SAFETY: the bytes may be read by the caller's promise.
     unsafe { list(start.cast(), len) }
 }
@@ -122,7 +122,7 @@ pub unsafe fn bytes<'a>(start: *const c_void, len: usize) -> Result<&'a [u8], Fa
 ///
 /// # Safety
 /// `start` is null, or `len` elements from it may be read while the result is in use.
-pub unsafe fn list<'a, T>(start: *const T, len: usize) -> Result<&'a [T], Fault> {
+pub(crate) unsafe fn list<'a, T>(start: *const T, len: usize) -> Result<&'a [T], Fault> {
     if len == 0 {
         return Ok(&[]);
     }

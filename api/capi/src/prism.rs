@@ -12,7 +12,7 @@ use crate::queue_pair::{Qp, Stage};
 /// `remora_sge`: one element of a scatter/gather list.
 #[derive(Copy, Clone)]
 #[repr(C)]
-pub struct CSge {
+pub(crate) struct CSge {
     pub addr: u64,
     pub length: u32,
     pub lkey: u32,
@@ -21,7 +21,7 @@ pub struct CSge {
 /// `remora_prism_atomic`: mode, size, masks and operands of an atomic.
 #[derive(Copy, Clone)]
 #[repr(C)]
-pub struct Atomic {
+pub(crate) struct Atomic {
     pub mode: u32,
     pub size: u32,
     pub compare_mask: [u64; 4],
@@ -32,7 +32,7 @@ pub struct Atomic {
 
 /// `remora_prism_wr`: one work request of PRISM.
 #[repr(C)]
-pub struct Wr {
+pub(crate) struct Wr {
     pub wr_id: u64,
     pub next: *mut Wr,
     pub sg_list: *const CSge,
@@ -257,7 +257,7 @@ unsafe fn post(qp: *const Handle<Qp>, next: &mut *mut Wr) -> Result<(), Fault> {
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_post_prism(
+pub(crate) unsafe extern "C" fn remora_post_prism(
     qp: *const Handle<Qp>,
     wr: *mut Wr,
     bad_wr: *mut *mut Wr,

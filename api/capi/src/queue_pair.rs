@@ -12,7 +12,7 @@ use crate::errno::{Fault, number};
 use crate::handle::{Handle, Kind, bytes, filled, give, look, put, string, take};
 
 /// The stages in the life of a queue pair.
-pub enum Stage {
+pub(crate) enum Stage {
     Init(QueuePair<Init>),
     Ready(QueuePair),
     /// Connecting has failed and has consumed the queue pair.
@@ -20,7 +20,7 @@ pub enum Stage {
 }
 
 /// A queue pair that any thread may post to.
-pub struct Qp {
+pub(crate) struct Qp {
     pub stage: Mutex<Stage>,
     number: u32,
     pub max_inline: u32,
@@ -44,7 +44,7 @@ const STROM: u32 = 8;
 
 /// `remora_qp_attr`: the attributes of the queue pair that `remora_create_qp` creates.
 #[repr(C)]
-pub struct QpAttr {
+pub(crate) struct QpAttr {
     pub max_send_wr: u32,
     pub max_send_sge: u32,
     pub max_inline: u32,
@@ -77,7 +77,7 @@ end!(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_qp_attr_default(out: *mut QpAttr) -> c_int {
+pub(crate) unsafe extern "C" fn remora_qp_attr_default(out: *mut QpAttr) -> c_int {
     let usual = QpOptions::default();
     let attr = QpAttr {
         max_send_wr: usual.max_send_wr,
@@ -135,7 +135,7 @@ fn options(attr: &QpAttr) -> Result<QpOptions, Fault> {
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_create_qp(
+pub(crate) unsafe extern "C" fn remora_create_qp(
     pd: *const Handle<ProtectionDomain>,
     cq: *const Handle<Cq>,
     attr: *const QpAttr,
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn remora_create_qp(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_qp_num(qp: *const Handle<Qp>) -> u32 {
+pub(crate) unsafe extern "C" fn remora_qp_num(qp: *const Handle<Qp>) -> u32 {
     // SAFETY: the caller meets the conditions of the header.
     unsafe { look(qp) }.map_or(0, |qp| qp.number)
 }
@@ -188,7 +188,7 @@ impl Qp {
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_connect(qp: *const Handle<Qp>, address: *const c_char) -> c_int {
+pub(crate) unsafe extern "C" fn remora_connect(qp: *const Handle<Qp>, address: *const c_char) -> c_int {
     number((|| {
         // SAFETY: the caller meets the conditions of the header.
         let (qp, address) = unsafe { (look(qp)?, string(address)?) };
@@ -202,7 +202,10 @@ pub unsafe extern "C" fn remora_connect(qp: *const Handle<Qp>, address: *const c
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_connect_pair(first: *const Handle<Qp>, second: *const Handle<Qp>) -> c_int {
+pub(crate) unsafe extern "C" fn remora_connect_pair(
+    first: *const Handle<Qp>,
+    second: *const Handle<Qp>,
+) -> c_int {
     number((|| {
         // SAFETY: the caller meets the conditions of the header.
         let (first, second) = unsafe { (look(first)?, look(second)?) };
@@ -230,7 +233,7 @@ pub unsafe extern "C" fn remora_connect_pair(first: *const Handle<Qp>, second: *
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_agreed(qp: *const Handle<Qp>) -> u32 {
+pub(crate) unsafe extern "C" fn remora_agreed(qp: *const Handle<Qp>) -> u32 {
     // SAFETY: the caller meets the conditions of the header.
     let Ok(qp) = (unsafe { look(qp) }) else { return 0 };
     match &*qp.stage.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -264,7 +267,11 @@ fn len_or_errno(len: Result<c_int, Fault>) -> c_int {
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_peer_data(qp: *const Handle<Qp>, out: *mut c_void, capacity: usize) -> c_int {
+pub(crate) unsafe extern "C" fn remora_peer_data(
+    qp: *const Handle<Qp>,
+    out: *mut c_void,
+    capacity: usize,
+) -> c_int {
     len_or_errno((|| {
         // SAFETY: the caller meets the conditions of the header.
         let qp = unsafe { look(qp)? };
@@ -281,7 +288,10 @@ pub unsafe extern "C" fn remora_peer_data(qp: *const Handle<Qp>, out: *mut c_voi
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_listen(address: *const c_char, out: *mut *mut Handle<Listener>) -> c_int {
+pub(crate) unsafe extern "C" fn remora_listen(
+    address: *const c_char,
+    out: *mut *mut Handle<Listener>,
+) -> c_int {
     number((|| {
         filled(out)?;
         // SAFETY: the caller meets the conditions of the header.
@@ -296,7 +306,7 @@ pub unsafe extern "C" fn remora_listen(address: *const c_char, out: *mut *mut Ha
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_listener_port(listener: *const Handle<Listener>) -> u16 {
+pub(crate) unsafe extern "C" fn remora_listener_port(listener: *const Handle<Listener>) -> u16 {
     // SAFETY: the caller meets the conditions of the header.
     unsafe { look(listener) }.map_or(0, |listener| listener.address().port())
 }
@@ -306,7 +316,7 @@ pub unsafe extern "C" fn remora_listener_port(listener: *const Handle<Listener>)
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_get_request(
+pub(crate) unsafe extern "C" fn remora_get_request(
     listener: *const Handle<Listener>,
     timeout_ms: u32,
     out: *mut *mut Handle<ConnectRequest>,
@@ -327,7 +337,7 @@ pub unsafe extern "C" fn remora_get_request(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_request_data(
+pub(crate) unsafe extern "C" fn remora_request_data(
     request: *const Handle<ConnectRequest>,
     out: *mut c_void,
     capacity: usize,
@@ -341,7 +351,10 @@ pub unsafe extern "C" fn remora_request_data(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_accept(request: *mut Handle<ConnectRequest>, qp: *const Handle<Qp>) -> c_int {
+pub(crate) unsafe extern "C" fn remora_accept(
+    request: *mut Handle<ConnectRequest>,
+    qp: *const Handle<Qp>,
+) -> c_int {
     number((|| {
         // SAFETY: the caller meets the conditions of the header.
         let (qp, request) = unsafe { (look(qp)?, take(request)?) };
@@ -354,7 +367,10 @@ pub unsafe extern "C" fn remora_accept(request: *mut Handle<ConnectRequest>, qp:
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_reject(request: *mut Handle<ConnectRequest>, words: *const c_char) -> c_int {
+pub(crate) unsafe extern "C" fn remora_reject(
+    request: *mut Handle<ConnectRequest>,
+    words: *const c_char,
+) -> c_int {
     number((|| {
         // SAFETY: the caller meets the conditions of the header.
         let (words, request) = unsafe { (string(words)?, take(request)?) };

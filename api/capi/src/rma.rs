@@ -1,6 +1,6 @@
 //! C functions for 1RMA: regions, their keys, and grants. `portal.rs` has the client's transfers.
 
-pub mod portal;
+pub(crate) mod portal;
 
 use remora_verbs::rma::{
     Client, Grant, RegionKey, Rights, Rma, RmaError, RmaOptions, RmaRegion, Settings, SubmitError, TRANSFERS,
@@ -14,14 +14,14 @@ use crate::errno::{Fault, number};
 use crate::handle::{Handle, Kind, bytes, filled, give, look, put, take};
 
 /// A region whose key any thread may change.
-pub struct Region(Mutex<RmaRegion>);
+pub(crate) struct Region(Mutex<RmaRegion>);
 
 kind!(Rma, b"rmr.1rma", "remora_rma");
 kind!(Region, b"rmr.rreg", "remora_rma_region");
 
 /// `remora_rma_attr`: the limits and timeouts of 1RMA.
 #[repr(C)]
-pub struct RmaAttr {
+pub(crate) struct RmaAttr {
     pub regions: u32,
     pub keys: u32,
     pub slots: u32,
@@ -33,7 +33,7 @@ pub struct RmaAttr {
 
 /// `remora_rma_identity`: the identity of a client, from which servers derive its keys.
 #[repr(C)]
-pub struct Identity {
+pub(crate) struct Identity {
     pub address: [u8; 16],
     pub pid: u32,
     pub incarnation: u32,
@@ -41,7 +41,7 @@ pub struct Identity {
 
 /// `remora_rma_grant`: the place of a region and a client's keys for it.
 #[repr(C)]
-pub struct GrantBytes {
+pub(crate) struct GrantBytes {
     pub bytes: [u8; Grant::LEN],
 }
 
@@ -61,7 +61,7 @@ end!(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rma_attr_default(out: *mut RmaAttr) -> c_int {
+pub(crate) unsafe extern "C" fn remora_rma_attr_default(out: *mut RmaAttr) -> c_int {
     let RmaOptions { settings, regions, keys, .. } = RmaOptions::default();
     let attr = RmaAttr {
         regions,
@@ -111,7 +111,7 @@ fn options(attr: &RmaAttr) -> Result<RmaOptions, Fault> {
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_open_rma(
+pub(crate) unsafe extern "C" fn remora_open_rma(
     context: *const Handle<Context>,
     attr: *const RmaAttr,
     out: *mut *mut Handle<Rma>,
@@ -149,7 +149,7 @@ fn rights(bits: u32) -> Result<Rights, Fault> {
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rma_reg_mr(
+pub(crate) unsafe extern "C" fn remora_rma_reg_mr(
     rma: *const Handle<Rma>,
     pd: *const Handle<ProtectionDomain>,
     start: *mut c_void,
@@ -189,7 +189,7 @@ unsafe fn region<'a>(handle: *const Handle<Region>) -> Result<MutexGuard<'a, Rma
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rma_region_id(handle: *const Handle<Region>, out: *mut u32) -> c_int {
+pub(crate) unsafe extern "C" fn remora_rma_region_id(handle: *const Handle<Region>, out: *mut u32) -> c_int {
     // SAFETY: the caller meets the conditions of the header.
     number((|| unsafe { put(out, region(handle)?.id()) })())
 }
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn remora_rma_region_id(handle: *const Handle<Region>, out
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rma_set_key(
+pub(crate) unsafe extern "C" fn remora_rma_set_key(
     handle: *const Handle<Region>,
     region_key: *const c_void,
 ) -> c_int {
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn remora_rma_set_key(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rma_grant(
+pub(crate) unsafe extern "C" fn remora_rma_grant(
     handle: *const Handle<Region>,
     client: *const Identity,
     bits: u32,
@@ -255,7 +255,7 @@ unsafe fn grant(given: *const GrantBytes) -> Result<Grant, Fault> {
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rma_grant_length(given: *const GrantBytes, out: *mut u64) -> c_int {
+pub(crate) unsafe extern "C" fn remora_rma_grant_length(given: *const GrantBytes, out: *mut u64) -> c_int {
     // SAFETY: the caller meets the conditions of the header.
     number((|| unsafe { put(out, grant(given)?.len) })())
 }
@@ -265,7 +265,7 @@ pub unsafe extern "C" fn remora_rma_grant_length(given: *const GrantBytes, out: 
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rma_reach(rma: *const Handle<Rma>, given: *const GrantBytes) -> c_int {
+pub(crate) unsafe extern "C" fn remora_rma_reach(rma: *const Handle<Rma>, given: *const GrantBytes) -> c_int {
     // SAFETY: the caller meets the conditions of the header.
     number((|| unsafe { Ok(look(rma)?.reach(grant(given)?.server)?) })())
 }

@@ -15,14 +15,14 @@ use crate::handle::{Handle, Kind, bytes, filled, give, look, put, take};
 use crate::queue_pair::{Qp, Stage};
 
 /// Buffers for answers that any thread may use.
-pub struct SharedAnswers(Mutex<AnswerBuffers>);
+pub(crate) struct SharedAnswers(Mutex<AnswerBuffers>);
 
 kind!(SharedAnswers, b"rmr.answ", "remora_answers");
 kind!(KernelHandle, b"rmr.kern", "remora_kernel");
 
 /// `remora_answer`: the answer to a request.
 #[repr(C)]
-pub struct CAnswer {
+pub(crate) struct CAnswer {
     pub tag: u32,
     pub status: u32,
     pub length: u32,
@@ -47,7 +47,7 @@ const LANES: u32 = 1024;
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_create_answers(
+pub(crate) unsafe extern "C" fn remora_create_answers(
     pd: *const Handle<ProtectionDomain>,
     count: u32,
     size: u32,
@@ -92,7 +92,7 @@ unsafe fn ask(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_post_rpc(
+pub(crate) unsafe extern "C" fn remora_post_rpc(
     op: u64,
     qp: *const Handle<Qp>,
     answers: *const Handle<SharedAnswers>,
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn remora_post_rpc(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_post_rpc_write(
+pub(crate) unsafe extern "C" fn remora_post_rpc_write(
     op: u64,
     qp: *const Handle<Qp>,
     answers: *const Handle<SharedAnswers>,
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn remora_post_rpc_write(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_wait_answer(
+pub(crate) unsafe extern "C" fn remora_wait_answer(
     answers: *const Handle<SharedAnswers>,
     cq: *const Handle<Cq>,
     tag: u32,
@@ -178,7 +178,7 @@ fn lanes(kernel: u32, count: u32) -> Result<Vec<Box<dyn Kernel>>, Fault> {
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_deploy_kernel(
+pub(crate) unsafe extern "C" fn remora_deploy_kernel(
     pd: *const Handle<ProtectionDomain>,
     kernel: u32,
     op: u64,
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn remora_deploy_kernel(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_crc64(start: *const c_void, len: usize) -> u64 {
+pub(crate) unsafe extern "C" fn remora_crc64(start: *const c_void, len: usize) -> u64 {
     // SAFETY: the header requires `len` bytes.
     unsafe { bytes(start, len) }.map_or(0, crc64)
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Bytes of a client's message at most.
-pub const LONGEST_REQUEST: usize = 128;
+pub(crate) const LONGEST_REQUEST: usize = 128;
 /// Bytes of a server's message at most.
-pub const LONGEST_REPLY: usize = 64 << 10;
+pub(crate) const LONGEST_REPLY: usize = 64 << 10;
 /// Regions of a server at most.
-pub const REGIONS: usize = 256;
+pub(crate) const REGIONS: usize = 256;
 /// Bytes of a region's name at most.
-pub const LONGEST_NAME: usize = 64;
+pub(crate) const LONGEST_NAME: usize = 64;
 
 const MAGIC: [u8; 4] = *b"1RMG";
 const VERSION: u8 = 1;
@@ -31,7 +31,7 @@ pub struct RegionGrant {
 
 /// First message of a client: the request for its grants.
 #[derive(PartialEq, Eq)]
-pub struct GrantRequest {
+pub(crate) struct GrantRequest {
     /// Identity of the client, with the address of its NIC.
     pub client: Client,
     /// True if the client stays connected for announcements.
@@ -42,7 +42,7 @@ pub struct GrantRequest {
 
 /// Message of a server.
 #[derive(Debug, PartialEq, Eq)]
-pub enum GrantReply {
+pub(crate) enum GrantReply {
     /// Answer of the program that uses the grant server.
     Call(Vec<u8>),
     /// Grants of all regions.
@@ -72,7 +72,7 @@ const RENEW: u8 = 7;
 
 /// Message of a client that has its grants.
 #[derive(PartialEq, Eq, Debug)]
-pub enum ClientMessage {
+pub(crate) enum ClientMessage {
     /// A message to the program that uses the grant server.
     Call(Vec<u8>),
     /// A request for all grants under the present keys.
@@ -81,15 +81,15 @@ pub enum ClientMessage {
 
 impl ClientMessage {
     /// A message of the program above, of either side.
-    pub fn call(bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn call(bytes: &[u8]) -> Vec<u8> {
         let len = (bytes.len() + 1) as u32;
         [&len.to_le_bytes()[..], &[CALL], bytes].concat()
     }
 
     /// The question for grants.
-    pub const RENEW: [u8; 5] = [1, 0, 0, 0, RENEW];
+    pub(crate) const RENEW: [u8; 5] = [1, 0, 0, 0, RENEW];
 
-    pub fn decode(bytes: &[u8]) -> Option<ClientMessage> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<ClientMessage> {
         match bytes {
             [RENEW] => Some(ClientMessage::Renew),
             [CALL, bytes @ ..] => Some(ClientMessage::Call(bytes.to_vec())),
@@ -137,7 +137,7 @@ fn framed(fill: impl FnOnce(&mut Vec<u8>)) -> Zeroizing<Vec<u8>> {
 
 /// Takes a message from the front of what came. `Ok(None)`: it is not whole yet. `Err`: it is longer than
 /// `most`.
-pub fn next<T>(
+pub(crate) fn next<T>(
     came: &mut Zeroizing<Vec<u8>>,
     most: usize,
     decode: impl FnOnce(&[u8]) -> Option<T>,
@@ -156,7 +156,7 @@ pub fn next<T>(
 
 /// The other side breaks the protocol.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub(crate) struct Malformed;
 
 impl fmt::Debug for GrantRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,7 +165,7 @@ impl fmt::Debug for GrantRequest {
 }
 
 impl GrantRequest {
-    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+    pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
         framed(|bytes| {
             bytes.push(REQUEST);
             bytes.extend(MAGIC);
@@ -178,7 +178,7 @@ impl GrantRequest {
         })
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<GrantRequest> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<GrantRequest> {
         let mut reader = Reader(bytes);
         let right = reader.byte()? == REQUEST && reader.take::<4>()? == MAGIC && reader.byte()? == VERSION;
         let follow = match reader.byte()? {
@@ -211,7 +211,7 @@ fn take_grant(reader: &mut Reader<'_>) -> Option<RegionGrant> {
 }
 
 impl GrantReply {
-    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+    pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
         framed(|bytes| match self {
             GrantReply::Call(message) => {
                 bytes.push(CALL);
@@ -235,7 +235,7 @@ impl GrantReply {
         })
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<GrantReply> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<GrantReply> {
         let mut reader = Reader(bytes);
         let reply = match reader.byte()? {
             CALL => return Some(GrantReply::Call(reader.0.to_vec())),

@@ -134,7 +134,7 @@ fn verifier(expected: Option<Fingerprint>) -> (Arc<CryptoProvider>, Arc<Verifier
 
 /// Builds the server's TLS configuration. It offers no session resumption, so every client presents its
 /// credential.
-pub fn server(certificate: &Certificate) -> Result<Arc<ServerConfig>, Error> {
+pub(crate) fn server(certificate: &Certificate) -> Result<Arc<ServerConfig>, Error> {
     let (provider, verifier) = verifier(None);
     let mut config = ServerConfig::builder_with_details(provider, Arc::new(SystemClock))
         .with_protocol_versions(&[&TLS13])?
@@ -145,7 +145,7 @@ pub fn server(certificate: &Certificate) -> Result<Arc<ServerConfig>, Error> {
 }
 
 /// Builds the client's TLS configuration.
-pub fn client(expected: Fingerprint, own: Option<&Certificate>) -> Result<Arc<ClientConfig>, Error> {
+pub(crate) fn client(expected: Fingerprint, own: Option<&Certificate>) -> Result<Arc<ClientConfig>, Error> {
     let (provider, verifier) = verifier(Some(expected));
     let builder = ClientConfig::builder_with_details(provider, Arc::new(SystemClock))
         .with_protocol_versions(&[&TLS13])?

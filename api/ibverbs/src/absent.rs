@@ -9,21 +9,21 @@ macro_rules! absent {
         $(
             /// Sets errno to EOPNOTSUPP and returns it.
             #[unsafe(no_mangle)]
-            pub extern "C" fn $number() -> c_int {
+            pub(crate) extern "C" fn $number() -> c_int {
                 $crate::errno::set(libc::EOPNOTSUPP)
             }
         )*
         $(
             /// Returns NULL with EOPNOTSUPP.
             #[unsafe(no_mangle)]
-            pub extern "C" fn $pointer() -> *mut c_void {
+            pub(crate) extern "C" fn $pointer() -> *mut c_void {
                 $crate::errno::pointer(Err(libc::EOPNOTSUPP))
             }
         )*
         $(
             /// Returns -1 with EOPNOTSUPP.
             #[unsafe(no_mangle)]
-            pub extern "C" fn $minus() -> c_int {
+            pub(crate) extern "C" fn $minus() -> c_int {
                 $crate::errno::minus_one(Err(libc::EOPNOTSUPP))
             }
         )*
@@ -44,4 +44,4 @@ absent! {
 
 /// Frees a buffer of `ibv_alloc_buf`, which allocates none. Does nothing.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_free_buf() {}
+pub(crate) extern "C" fn ibv_free_buf() {}

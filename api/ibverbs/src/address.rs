@@ -15,7 +15,7 @@ use crate::port_view::PortView;
 use crate::source::Sources;
 
 /// The UDP port of RoCE v2.
-pub const ROCE_PORT: u16 = 4791;
+pub(crate) const ROCE_PORT: u16 = 4791;
 /// Environment variable with the path of the file that records all frames.
 const CAPTURE: &str = "REMORA_CAPTURE";
 /// Environment variable with the maximum size of that file in bytes.
@@ -26,7 +26,7 @@ const GUARD: &str = "REMORA_GUARD";
 const TRIES: u32 = 16;
 
 /// The NIC of this process, with its share of the address.
-pub struct Opened {
+pub(crate) struct Opened {
     pub adapter: Arc<ChannelAdapter>,
     /// Fails the NIC when the broker of a shared address is gone.
     pub watch: Option<Watch>,
@@ -37,7 +37,7 @@ pub struct Opened {
 }
 
 /// Opens the NIC of this process. `is_child`: the process was forked from one that has a NIC.
-pub fn open(is_child: bool) -> Result<Opened, OpenError> {
+pub(crate) fn open(is_child: bool) -> Result<Opened, OpenError> {
     if text(GUARD)?.is_none_or(|value| value != "0") {
         // Without the handler, an access to a page that was unmapped ends the program, as
         // docs/guides/drop-in.md

@@ -15,7 +15,7 @@ use crate::{context, errno, gid, pd, port};
 
 /// An address handle.
 #[repr(C)]
-pub struct AhObject {
+pub(crate) struct AhObject {
     verbs: IbvAh,
     pub raw: Ah,
 }
@@ -29,7 +29,7 @@ impl Object for AhObject {
 const HOPS: u8 = 64;
 
 /// Resolves an address vector. RoCE requires a GID in it.
-pub fn resolve(view: &ContextObject, attr: &IbvAhAttr) -> Result<AddressVector, c_int> {
+pub(crate) fn resolve(view: &ContextObject, attr: &IbvAhAttr) -> Result<AddressVector, c_int> {
     let IbvGlobalRoute { dgid, sgid_index, hop_limit, traffic_class, .. } = attr.grh;
     if attr.is_global == 0 {
         return Err(libc::EINVAL);
@@ -46,7 +46,7 @@ pub fn resolve(view: &ContextObject, attr: &IbvAhAttr) -> Result<AddressVector, 
 
 /// Creates an address handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_ah(pd: *mut IbvPd, attr: *mut IbvAhAttr) -> *mut IbvAh {
+pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut IbvPd, attr: *mut IbvAhAttr) -> *mut IbvAh {
     // SAFETY: NULL, or the program's attributes.
     errno::pointer(unsafe { attr.as_ref() }.ok_or(libc::EINVAL).and_then(|attr| create(pd, attr)))
 }
@@ -62,7 +62,7 @@ fn create(pd: *mut IbvPd, attr: &IbvAhAttr) -> Result<*mut IbvAh, c_int> {
 
 /// Destroys an address handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut IbvAh) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut IbvAh) -> c_int {
     errno::number((|| {
         handles::look::<AhObject>(ah)?.raw.destroy().map_err(errno::of_create)?;
         handles::take::<AhObject>(ah).map(drop)
@@ -116,7 +116,7 @@ fn back(
 
 /// Fills in an address vector that leads back to the sender of a datagram.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_init_ah_from_wc(
+pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
     context: *mut IbvContext,
     port: u8,
     wc: *mut IbvWc,
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
 
 /// Creates an address handle that leads back to the sender of a datagram.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_ah_from_wc(
+pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
     pd: *mut IbvPd,
     wc: *mut IbvWc,
     grh: *mut IbvGrh,

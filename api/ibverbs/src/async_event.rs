@@ -40,7 +40,10 @@ unsafe extern "C" fn end(context: *mut IbvContext, succeeded: bool, out: *mut Ib
 
 /// Waits for an event. Obeys `O_NONBLOCK` on the context's descriptor, and returns on a signal.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_async_event(context: *mut IbvContext, out: *mut IbvAsyncEvent) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_get_async_event(
+    context: *mut IbvContext,
+    out: *mut IbvAsyncEvent,
+) -> c_int {
     loop {
         // SAFETY: the program's pointers are passed on.
         unsafe {
@@ -60,7 +63,7 @@ pub unsafe extern "C" fn ibv_get_async_event(context: *mut IbvContext, out: *mut
 
 /// Acknowledges an event. An object can be destroyed once all of its events are acknowledged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_ack_async_event(event: *mut IbvAsyncEvent) {
+pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut IbvAsyncEvent) {
     // SAFETY: NULL, or the program's event.
     let Some(event) = (unsafe { event.as_ref() }) else { return };
     let element = event.element as usize;

@@ -3,38 +3,38 @@
 use remora_verbs::raw::{MAX_INLINE, MAX_SGE};
 
 /// The name of the device.
-pub const NAME: &str = "remora0";
+pub(crate) const NAME: &str = "remora0";
 /// Number of entries of the GID table.
-pub const GIDS: u32 = remora_broker::GIDS as u32;
+pub(crate) const GIDS: u32 = remora_broker::GIDS as u32;
 /// Maximum number of queue pairs.
-pub const MAX_QP: u32 = 1 << 14;
+pub(crate) const MAX_QP: u32 = 1 << 14;
 /// Maximum number of work requests in a queue of a queue pair.
-pub const MAX_QP_WR: u32 = 1 << 14;
+pub(crate) const MAX_QP_WR: u32 = 1 << 14;
 /// Maximum number of elements of a scatter/gather list.
-pub const SGES: u32 = MAX_SGE as u32;
+pub(crate) const SGES: u32 = MAX_SGE as u32;
 /// Maximum number of inline bytes.
-pub const INLINE: u32 = MAX_INLINE as u32;
+pub(crate) const INLINE: u32 = MAX_INLINE as u32;
 /// Maximum number of completion queues.
-pub const MAX_CQ: u32 = 1 << 12;
+pub(crate) const MAX_CQ: u32 = 1 << 12;
 /// Maximum number of completions in a completion queue.
-pub const MAX_CQE: u32 = 1 << 20;
+pub(crate) const MAX_CQE: u32 = 1 << 20;
 /// Maximum number of shared receive queues.
-pub const MAX_SRQ: u32 = 1 << 10;
+pub(crate) const MAX_SRQ: u32 = 1 << 10;
 /// Maximum number of work requests in a shared receive queue.
-pub const MAX_SRQ_WR: u32 = 1 << 14;
+pub(crate) const MAX_SRQ_WR: u32 = 1 << 14;
 /// Maximum number of address handles.
-pub const MAX_AH: u32 = 1 << 14;
+pub(crate) const MAX_AH: u32 = 1 << 14;
 /// Maximum number of outstanding READs and atomics.
-pub const RD_ATOM: u32 = 128;
+pub(crate) const RD_ATOM: u32 = 128;
 /// Size of the device's memory in bytes.
-pub const DM_BYTES: usize = 1 << 20;
+pub(crate) const DM_BYTES: usize = 1 << 20;
 /// Maximum length of a message in bytes.
-pub const MAX_MESSAGE: u32 = 1 << 31;
+pub(crate) const MAX_MESSAGE: u32 = 1 << 31;
 /// Maximum number of XRC domains.
-pub const MAX_XRCD: u32 = 1 << 8;
+pub(crate) const MAX_XRCD: u32 = 1 << 8;
 
 /// Returns the engine's limits.
-pub fn limits() -> remora_nic::Config {
+pub(crate) fn limits() -> remora_nic::Config {
     remora_nic::Config {
         max_qps: MAX_QP,
         max_cqs: MAX_CQ,

@@ -10,7 +10,7 @@ use crate::requests::{Work, flags};
 use crate::{errno, mr, post};
 
 /// Binds a type 1 window by a work request of this queue pair, and gives it a new key.
-pub unsafe extern "C" fn bind_mw(qp: *mut IbvQp, mw: *mut IbvMw, bind: *mut IbvMwBind) -> c_int {
+pub(crate) unsafe extern "C" fn bind_mw(qp: *mut IbvQp, mw: *mut IbvMw, bind: *mut IbvMwBind) -> c_int {
     errno::number((|| {
         let object = handles::look::<MwObject>(mw)?;
         // SAFETY: NULL, or the program's arguments.

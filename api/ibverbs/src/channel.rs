@@ -17,7 +17,7 @@ const MAX_REPORTS: usize = 1 << 16;
 
 /// A completion channel.
 #[repr(C)]
-pub struct ChannelObject {
+pub(crate) struct ChannelObject {
     pub verbs: UnsafeCell<IbvCompChannel>,
     pub reports: Arc<EventQueue<u64>>,
     /// The number of completion queues that report to the channel.
@@ -31,7 +31,7 @@ impl Object for ChannelObject {
 
 impl ChannelObject {
     /// Counts one more, or one less, completion queue that reports to the channel.
-    pub fn count(&self, more: bool) {
+    pub(crate) fn count(&self, more: bool) {
         let before = if more {
             self.users.fetch_add(1, Ordering::AcqRel) + 1
         } else {
@@ -44,7 +44,7 @@ impl ChannelObject {
 
 /// Creates a completion channel.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut IbvContext) -> *mut IbvCompChannel {
+pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut IbvContext) -> *mut IbvCompChannel {
     errno::pointer((|| {
         context::look(context)?;
         let reports =
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut IbvContext) -> *m
 
 /// Destroys a completion channel. EBUSY while a completion queue reports to it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut IbvCompChannel) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut IbvCompChannel) -> c_int {
     errno::number((|| {
         if handles::look::<ChannelObject>(channel)?.users.load(Ordering::Acquire) > 0 {
             return Err(libc::EBUSY);
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut IbvCompChannel) 
 
 /// The state of a wait for an event.
 #[repr(C)]
-pub enum Step {
+pub(crate) enum Step {
     /// An event was delivered to the program.
     Done,
     /// The event was withdrawn, so the wait continues.
@@ -85,7 +85,7 @@ pub enum Step {
 /// that are not inlined. The frame of such a caller has no cleanup to run, and the unwinder passes it,
 /// whether panics unwind or abort.
 #[inline(always)]
-pub unsafe fn read_one(descriptor: c_int) -> bool {
+pub(crate) unsafe fn read_one(descriptor: c_int) -> bool {
     let mut word = 0u64;
     // SAFETY: the word has 8 bytes.
     unsafe { libc::read(descriptor, (&raw mut word).cast(), 8) == 8 }

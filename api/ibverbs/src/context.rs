@@ -12,7 +12,7 @@ use crate::nic::{Event, Nic, Subject, Watcher};
 
 /// An open device.
 #[repr(C)]
-pub struct ContextObject {
+pub(crate) struct ContextObject {
     pub verbs: VerbsContext,
     pub nic: Arc<Nic>,
     /// Asynchronous events of this context's objects. The queue's descriptor is the context's `async_fd`.
@@ -37,12 +37,12 @@ impl Drop for ContextObject {
 }
 
 /// Returns the context of this handle.
-pub fn look<'a>(context: *mut IbvContext) -> Result<&'a ContextObject, c_int> {
+pub(crate) fn look<'a>(context: *mut IbvContext) -> Result<&'a ContextObject, c_int> {
     handles::look::<ContextObject>(context)
 }
 
 /// Returns whether a descriptor is the context's `command`, or a duplicate of it.
-pub fn is_command(object: &ContextObject, descriptor: c_int) -> bool {
+pub(crate) fn is_command(object: &ContextObject, descriptor: c_int) -> bool {
     let inode = |descriptor: c_int| {
         let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
         // SAFETY: the system fills the structure.
@@ -54,7 +54,7 @@ pub fn is_command(object: &ContextObject, descriptor: c_int) -> bool {
 
 /// Copies as much of `value` as fits into `capacity` bytes, and zeroes the rest. Older programs have a
 /// shorter structure.
-pub fn copy_known<T>(out: *mut T, capacity: usize, value: &T) {
+pub(crate) fn copy_known<T>(out: *mut T, capacity: usize, value: &T) {
     let count = capacity.min(size_of::<T>());
     // SAFETY: `out` has `capacity` bytes, and `value` is plain memory.
     unsafe {

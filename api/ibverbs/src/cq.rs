@@ -3,7 +3,7 @@
 mod cq_ex;
 
 use cq_ex::Polling;
-pub use cq_ex::create_cq_ex;
+pub(crate) use cq_ex::create_cq_ex;
 use remora_abi::completion::{IbvCqEx, IbvModifyCqAttr};
 use remora_abi::objects::{IbvCompChannel, IbvContext, IbvCq, IbvWc};
 use remora_verbs::raw::{Channel, Cq, CqHook, EventQueue};
@@ -20,11 +20,11 @@ use crate::nic::{Subject, Watcher};
 use crate::{context, errno, explain, requests};
 
 /// The number of completion vectors: one thread serves all queues.
-pub const VECTORS: c_int = 1;
+pub(crate) const VECTORS: c_int = 1;
 
 /// A completion queue, for both ways of polling.
 #[repr(C)]
-pub struct CqObject {
+pub(crate) struct CqObject {
     pub verbs: UnsafeCell<IbvCqEx>,
     pub raw: Arc<Cq>,
     channel: *mut IbvCompChannel,
@@ -42,13 +42,13 @@ impl Object for CqObject {
 
 impl CqObject {
     /// The context that the queue was created on.
-    pub fn context(&self) -> *mut IbvContext {
+    pub(crate) fn context(&self) -> *mut IbvContext {
         // SAFETY: the field never changes.
         unsafe { (*self.verbs.get()).context }
     }
 
     /// The count of acknowledged completion events.
-    pub fn completions_acknowledged(&self) -> Acknowledged {
+    pub(crate) fn completions_acknowledged(&self) -> Acknowledged {
         let verbs = self.verbs.get();
         // SAFETY: parts of this object.
         unsafe {
@@ -61,7 +61,7 @@ impl CqObject {
     }
 
     /// The count of acknowledged asynchronous events.
-    pub fn events_acknowledged(&self) -> Acknowledged {
+    pub(crate) fn events_acknowledged(&self) -> Acknowledged {
         let verbs = self.verbs.get();
         // SAFETY: parts of this object.
         unsafe {
@@ -74,7 +74,7 @@ impl CqObject {
 }
 
 /// The arguments of both ways to create a queue.
-pub struct CqAttributes {
+pub(crate) struct CqAttributes {
     pub cqe: u32,
     pub cq_context: *mut c_void,
     pub channel: *mut IbvCompChannel,
@@ -84,7 +84,7 @@ pub struct CqAttributes {
 }
 
 /// Creates a completion queue.
-pub fn create(context: *mut IbvContext, attributes: &CqAttributes) -> Result<*mut IbvCq, c_int> {
+pub(crate) fn create(context: *mut IbvContext, attributes: &CqAttributes) -> Result<*mut IbvCq, c_int> {
     let object = context::look(context)?;
     if !(1..=MAX_CQE).contains(&attributes.cqe) || attributes.vector >= VECTORS as u32 {
         return Err(libc::EINVAL);
@@ -126,7 +126,7 @@ pub fn create(context: *mut IbvContext, attributes: &CqAttributes) -> Result<*mu
 
 /// Creates a completion queue for at least `cqe` completions.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_cq(
+pub(crate) unsafe extern "C" fn ibv_create_cq(
     context: *mut IbvContext,
     cqe: c_int,
     cq_context: *mut c_void,
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn ibv_create_cq(
 
 /// Gives a completion queue a capacity of at least `cqe` completions.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_resize_cq(cq: *mut IbvCq, cqe: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut IbvCq, cqe: c_int) -> c_int {
     errno::number((|| {
         let object = handles::look::<CqObject>(cq)?;
         let cqe = u32::try_from(cqe).ok().filter(|cqe| (1..=MAX_CQE).contains(cqe)).ok_or(libc::EINVAL)?;
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut IbvCq, cqe: c_int) -> c_int {
 /// Destroys a completion queue. EBUSY while a queue pair completes to it. Waits until all events that were
 /// read are acknowledged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut IbvCq) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut IbvCq) -> c_int {
     errno::number((|| {
         let object = handles::look::<CqObject>(cq)?;
         // SAFETY: the field never changes.
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut IbvCq) -> c_int {
 }
 
 /// Takes up to `count` completions. Returns their number, or a negative errno.
-pub unsafe extern "C" fn poll_cq(cq: *mut IbvCq, count: c_int, out: *mut IbvWc) -> c_int {
+pub(crate) unsafe extern "C" fn poll_cq(cq: *mut IbvCq, count: c_int, out: *mut IbvWc) -> c_int {
     // SAFETY: NULL, or a live handle.
     let Some(object) = (unsafe { handles::fast::<CqObject>(cq) }) else { return -libc::EINVAL };
     let mut taken = 0;
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn poll_cq(cq: *mut IbvCq, count: c_int, out: *mut IbvWc) 
 }
 
 /// Requests one completion event on the queue's channel.
-pub unsafe extern "C" fn req_notify_cq(cq: *mut IbvCq, solicited_only: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut IbvCq, solicited_only: c_int) -> c_int {
     // SAFETY: NULL, or a live handle.
     let Some(object) = (unsafe { handles::fast::<CqObject>(cq) }) else { return libc::EINVAL };
     let notify = if solicited_only == 0 { Notify::Any } else { Notify::Solicited };
@@ -211,6 +211,6 @@ pub unsafe extern "C" fn req_notify_cq(cq: *mut IbvCq, solicited_only: c_int) ->
 }
 
 /// Event moderation, which this NIC does not have.
-pub unsafe extern "C" fn modify_cq(cq: *mut IbvCq, _attr: *mut IbvModifyCqAttr) -> c_int {
+pub(crate) unsafe extern "C" fn modify_cq(cq: *mut IbvCq, _attr: *mut IbvModifyCqAttr) -> c_int {
     errno::number(handles::look::<CqObject>(cq).and(Err(libc::EOPNOTSUPP)))
 }

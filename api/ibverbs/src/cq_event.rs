@@ -117,7 +117,7 @@ unsafe extern "C" fn leave(channel: *mut IbvCompChannel, wait: &Wait) -> Step {
 
 /// Waits for a completion event. Obeys `O_NONBLOCK` on the channel's descriptor, and returns on a signal.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_cq_event(
+pub(crate) unsafe extern "C" fn ibv_get_cq_event(
     channel: *mut IbvCompChannel,
     cq: *mut *mut IbvCq,
     cq_context: *mut *mut c_void,
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
 
 /// Acknowledges completion events. A queue can be destroyed once all of its events are acknowledged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut IbvCq, count: c_uint) {
+pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut IbvCq, count: c_uint) {
     if let Ok(object) = handles::look::<CqObject>(cq) {
         object.completions_acknowledged().add(count);
     }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::{attributes, errno};
 
-pub use remora_broker::paths::node_guid as guid;
+pub(crate) use remora_broker::paths::node_guid as guid;
 
 /// The node type `IBV_NODE_CA`.
 const NODE_CA: c_int = 1;
@@ -31,7 +31,7 @@ unsafe impl Send for Place {}
 unsafe impl Sync for Place {}
 
 /// Returns the device.
-pub fn device() -> *mut IbvDevice {
+pub(crate) fn device() -> *mut IbvDevice {
     static DEVICE: OnceLock<Place> = OnceLock::new();
     DEVICE.get_or_init(|| Place((&raw mut *Box::leak(Box::new(describe()))).cast())).0
 }
@@ -52,7 +52,7 @@ fn describe() -> DeviceObject {
 }
 
 /// Returns a text in a field of `N` characters.
-pub fn text<const N: usize>(words: &str) -> [c_char; N] {
+pub(crate) fn text<const N: usize>(words: &str) -> [c_char; N] {
     let mut field = [0; N];
     for (place, byte) in field.iter_mut().zip(words.bytes().take(N - 1)) {
         *place = byte as c_char;
@@ -62,7 +62,7 @@ pub fn text<const N: usize>(words: &str) -> [c_char; N] {
 
 /// Returns the list of devices, which ends with NULL. `count` receives its length.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut IbvDevice {
+pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut IbvDevice {
     // SAFETY: allocates plain memory for two pointers.
     let list: *mut *mut IbvDevice = unsafe { libc::calloc(2, size_of::<*mut IbvDevice>()) }.cast();
     if list.is_null() {
@@ -80,26 +80,26 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut Ibv
 
 /// Frees a list of devices. The device stays.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut IbvDevice) {
+pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut IbvDevice) {
     // SAFETY: `ibv_get_device_list` has allocated the list.
     unsafe { libc::free(list.cast()) };
 }
 
 /// Returns the device's name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_device_name(device: *mut IbvDevice) -> *const c_char {
+pub(crate) unsafe extern "C" fn ibv_get_device_name(device: *mut IbvDevice) -> *const c_char {
     // SAFETY: NULL, or the device of the list.
     unsafe { device.as_ref() }.map_or(std::ptr::null(), |device| device.name.as_ptr())
 }
 
 /// Returns the node's GUID in network order.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_device_guid(device: *mut IbvDevice) -> u64 {
+pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut IbvDevice) -> u64 {
     if device.is_null() { 0 } else { guid() }
 }
 
 /// Returns -1: the device has no index in the kernel.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_device_index(_device: *mut IbvDevice) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_get_device_index(_device: *mut IbvDevice) -> c_int {
     -1
 }

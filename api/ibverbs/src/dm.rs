@@ -16,7 +16,7 @@ const MAX_LOG_ALIGN: u32 = 6;
 
 /// A piece of device memory.
 #[repr(C)]
-pub struct DmObject {
+pub(crate) struct DmObject {
     verbs: IbvDm,
     bytes: Bytes,
     length: usize,
@@ -29,19 +29,19 @@ impl Object for DmObject {
 
 impl DmObject {
     /// Returns whether `number` is this object's handle number.
-    pub fn is_numbered(&self, number: u32) -> bool {
+    pub(crate) fn is_numbered(&self, number: u32) -> bool {
         self.verbs.handle == number
     }
 
     /// Creates another handle of the same memory.
-    pub fn again(&self, context: *mut IbvContext) -> *mut IbvDm {
+    pub(crate) fn again(&self, context: *mut IbvContext) -> *mut IbvDm {
         let verbs = IbvDm { context, ..self.verbs };
         handles::give(Box::new(DmObject { verbs, bytes: self.bytes.clone(), length: self.length }))
     }
 }
 
 /// Allocates device memory.
-pub unsafe extern "C" fn alloc_dm(context: *mut IbvContext, attr: *mut IbvAllocDmAttr) -> *mut IbvDm {
+pub(crate) unsafe extern "C" fn alloc_dm(context: *mut IbvContext, attr: *mut IbvAllocDmAttr) -> *mut IbvDm {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     errno::pointer((|| {
         let adapter = &context::look(context)?.nic.adapter;
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn alloc_dm(context: *mut IbvContext, attr: *mut IbvAllocD
 }
 
 /// Frees device memory. Regions over the memory keep it until they end.
-pub unsafe extern "C" fn free_dm(dm: *mut IbvDm) -> c_int {
+pub(crate) unsafe extern "C" fn free_dm(dm: *mut IbvDm) -> c_int {
     errno::number((|| {
         context::look(handles::look::<DmObject>(dm)?.verbs.context)?;
         handles::take::<DmObject>(dm).map(drop)
@@ -128,7 +128,7 @@ unsafe extern "C" fn memcpy_from_dm(
 }
 
 /// Registers a part of device memory. Its addresses count from 0, which the program must request.
-pub unsafe extern "C" fn reg_dm_mr(
+pub(crate) unsafe extern "C" fn reg_dm_mr(
     pd: *mut IbvPd,
     dm: *mut IbvDm,
     offset: u64,

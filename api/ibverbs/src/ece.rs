@@ -11,7 +11,7 @@ use crate::qp::QpObject;
 
 /// Returns empty options.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_ece(qp: *mut IbvQp, out: *mut IbvEce) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_ece(qp: *mut IbvQp, out: *mut IbvEce) -> c_int {
     errno::number((|| {
         handles::look::<QpObject>(qp)?;
         // SAFETY: NULL, or the program's structure.
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn ibv_query_ece(qp: *mut IbvQp, out: *mut IbvEce) -> c_in
 
 /// Accepts only empty options, which have no effect.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_set_ece(qp: *mut IbvQp, ece: *mut IbvEce) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_set_ece(qp: *mut IbvQp, ece: *mut IbvEce) -> c_int {
     errno::number((|| {
         handles::look::<QpObject>(qp)?;
         // SAFETY: NULL, or the program's structure.
@@ -33,6 +33,10 @@ pub unsafe extern "C" fn ibv_set_ece(qp: *mut IbvQp, ece: *mut IbvEce) -> c_int 
 
 /// Returns 0: the NIC does not promise that the bytes of a message arrive in order.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_qp_data_in_order(_qp: *mut IbvQp, _op: c_int, _flags: c_uint) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_qp_data_in_order(
+    _qp: *mut IbvQp,
+    _op: c_int,
+    _flags: c_uint,
+) -> c_int {
     0
 }

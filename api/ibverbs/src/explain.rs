@@ -45,7 +45,7 @@ struct Known {
 
 /// The peer that a queue pair was connected to.
 #[derive(Copy, Clone)]
-pub struct RemoteQp {
+pub(crate) struct RemoteQp {
     ip: IpAddr,
     /// The own address, from which packets are sent.
     own: IpAddr,
@@ -57,7 +57,7 @@ pub struct RemoteQp {
 
 impl RemoteQp {
     /// Creates the description from the GIDs of both ends.
-    pub fn new(own: &IbvGid, peer: &IbvGid, number: u32, path_mtu: u32) -> RemoteQp {
+    pub(crate) fn new(own: &IbvGid, peer: &IbvGid, number: u32, path_mtu: u32) -> RemoteQp {
         let [ip, own] = [peer, own].map(|gid| Ipv6Addr::from(gid.raw).to_canonical());
         RemoteQp { ip, own, number, path_mtu }
     }
@@ -69,7 +69,7 @@ fn known() -> MutexGuard<'static, Known> {
 }
 
 /// Returns whether explanations are requested.
-pub fn is_wanted() -> bool {
+pub(crate) fn is_wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     *WANTED.get_or_init(|| environment::is_set(EXPLAIN))
 }
@@ -80,7 +80,7 @@ fn say(words: &str) {
 }
 
 /// Records the peer of a queue pair.
-pub fn peer(qp: u32, peer: RemoteQp) {
+pub(crate) fn peer(qp: u32, peer: RemoteQp) {
     if !is_wanted() {
         return;
     }
@@ -93,7 +93,7 @@ pub fn peer(qp: u32, peer: RemoteQp) {
 }
 
 /// Removes a destroyed queue pair, whose number may be used anew.
-pub fn forget(qp: u32) {
+pub(crate) fn forget(qp: u32) {
     if is_wanted() {
         let mut known = known();
         known.peers.remove(&qp);
@@ -105,7 +105,7 @@ pub fn forget(qp: u32) {
 /// Prints the most likely cause of an error completion. Flushed completions are skipped, because they follow
 /// from another error.
 #[cold]
-pub fn completion(context: *mut IbvContext, completion: &IbvWc) {
+pub(crate) fn completion(context: *mut IbvContext, completion: &IbvWc) {
     let status = completion.status;
     let qp = completion.qp_num;
     if status == SUCCESS || status == FLUSHED || !is_first(status, qp) {
@@ -137,7 +137,7 @@ pub fn completion(context: *mut IbvContext, completion: &IbvWc) {
 
 /// Prints the number of times that a queue pair has waited for receives of its peer since it was connected,
 /// unless the same number was printed before.
-pub fn waited(nic: &Nic, qp: u32) {
+pub(crate) fn waited(nic: &Nic, qp: u32) {
     if !is_wanted() {
         return;
     }
@@ -248,7 +248,7 @@ fn advice(status: Status) -> &'static str {
 }
 
 /// Passes a result on, and explains a refusal by the name of the attribute.
-pub fn named<T>(call: &'static str, attribute: &str, result: Result<T, c_int>) -> Result<T, c_int> {
+pub(crate) fn named<T>(call: &'static str, attribute: &str, result: Result<T, c_int>) -> Result<T, c_int> {
     if let Err(errno) = result {
         refused(call, attribute, &format_args!("not a value that this device takes (errno {errno})"));
     }
@@ -257,7 +257,7 @@ pub fn named<T>(call: &'static str, attribute: &str, result: Result<T, c_int>) -
 
 /// Explains a refused call: the refused object, and the reason.
 #[cold]
-pub fn refused(call: &'static str, object: &str, why: &dyn Display) {
+pub(crate) fn refused(call: &'static str, object: &str, why: &dyn Display) {
     if !is_wanted() {
         return;
     }
@@ -270,7 +270,7 @@ pub fn refused(call: &'static str, object: &str, why: &dyn Display) {
 }
 
 /// Prints, when the device is closed, how often threads were woken and queue pairs waited for receives.
-pub fn closed(nic: &Nic) {
+pub(crate) fn closed(nic: &Nic) {
     if !is_wanted() || nic.adapter.is_child() {
         return;
     }

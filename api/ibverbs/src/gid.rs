@@ -19,7 +19,7 @@ const SYSFS_ROCE_V2: c_uint = 1;
 const PKEY: u16 = 0xffff;
 
 /// Returns the GID at this index. ENODATA if the entry is empty.
-pub fn at(object: &ContextObject, index: u32) -> Result<IbvGid, c_int> {
+pub(crate) fn at(object: &ContextObject, index: u32) -> Result<IbvGid, c_int> {
     if index >= GIDS {
         return Err(libc::EINVAL);
     }
@@ -28,13 +28,13 @@ pub fn at(object: &ContextObject, index: u32) -> Result<IbvGid, c_int> {
 }
 
 /// Returns the NIC's number of the address at this index of the table.
-pub fn source(object: &ContextObject, index: u32) -> Result<u8, c_int> {
+pub(crate) fn source(object: &ContextObject, index: u32) -> Result<u8, c_int> {
     at(object, index)?;
     object.nic.sources.number(object.nic.port.gid(index).ok_or(libc::ENODATA)?)
 }
 
 /// Returns the first index of the table whose address is of the same family.
-pub fn first_like(object: &ContextObject, address: &Address) -> Result<u8, c_int> {
+pub(crate) fn first_like(object: &ContextObject, address: &Address) -> Result<u8, c_int> {
     let gids = object.nic.port.gids();
     let is_like = |entry: &GidEntry| entry.ip.is_ipv4() == address.is_ipv4();
     let gid = gids.iter().find(|(_, entry)| is_like(entry));
@@ -43,7 +43,7 @@ pub fn first_like(object: &ContextObject, address: &Address) -> Result<u8, c_int
 
 /// Returns the endpoint of a GID, a NIC or a multicast group: the address with RoCE's UDP port. An IPv4
 /// group may be written as an IPv6 multicast address.
-pub fn endpoint(gid: &IbvGid) -> Endpoint {
+pub(crate) fn endpoint(gid: &IbvGid) -> Endpoint {
     let mut raw = gid.raw;
     if raw[0] == 0xff && raw[2..10] == [0; 8] && raw[10..12] == [0xff; 2] {
         raw[..2].fill(0);
@@ -59,7 +59,7 @@ fn entry(object: &ContextObject, index: u32) -> Result<IbvGidEntry, c_int> {
 
 /// Queries the GID at this index of the table.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid(
+pub(crate) unsafe extern "C" fn ibv_query_gid(
     context: *mut IbvContext,
     port: u8,
     index: c_int,
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn ibv_query_gid(
 
 /// Queries the whole entry at this index of the table. Callers compiled for older versions get fewer bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ibv_query_gid_ex(
+pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
     context: *mut IbvContext,
     port: u32,
     index: u32,
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
 
 /// Queries the entries of all ports. Returns their number, or a negative errno.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ibv_query_gid_table(
+pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut IbvContext,
     out: *mut IbvGidEntry,
     entries: usize,
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 /// Queries the type of an entry as sysfs shows it. The function is private to rdma-core, and used by
 /// `ibv_devinfo` and pyverbs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid_type(
+pub(crate) unsafe extern "C" fn ibv_query_gid_type(
     context: *mut IbvContext,
     port: u8,
     index: c_uint,
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn ibv_query_gid_type(
 
 /// Queries the partition key at this index of the table, in network order.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_pkey(
+pub(crate) unsafe extern "C" fn ibv_query_pkey(
     context: *mut IbvContext,
     port: u8,
     index: c_int,
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn ibv_query_pkey(
 
 /// Returns the index of a partition key, which is in network order, or -1 if the table does not contain it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_pkey_index(context: *mut IbvContext, port: u8, pkey: u16) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_get_pkey_index(context: *mut IbvContext, port: u8, pkey: u16) -> c_int {
     let result = context::look(context)
         .and_then(|_| port::check(port.into()))
         .and_then(|()| if pkey == PKEY.to_be() { Ok(()) } else { Err(libc::ENOENT) });

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The kinds of objects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Context,
     Pd,
     Td,
@@ -25,7 +25,7 @@ pub enum Kind {
 }
 
 /// An object whose structure for programs, of type `C`, begins at `OFFSET`.
-pub trait Object: Sized {
+pub(crate) trait Object: Sized {
     /// The structure of `verbs.h`.
     type C;
     const KIND: Kind;
@@ -39,14 +39,14 @@ fn live() -> MutexGuard<'static, BTreeMap<usize, Kind>> {
 }
 
 /// Hands an object over to the program, and returns its handle.
-pub fn give<T: Object>(object: Box<T>) -> *mut T::C {
+pub(crate) fn give<T: Object>(object: Box<T>) -> *mut T::C {
     let handle = Box::into_raw(object).wrapping_byte_add(T::OFFSET).cast::<T::C>();
     live().insert(handle as usize, T::KIND);
     handle
 }
 
 /// Returns the object of a handle if it is live and of this kind; otherwise EINVAL.
-pub fn look<'a, T: Object>(handle: *mut T::C) -> Result<&'a T, c_int> {
+pub(crate) fn look<'a, T: Object>(handle: *mut T::C) -> Result<&'a T, c_int> {
     if live().get(&(handle as usize)) != Some(&T::KIND) {
         return Err(libc::EINVAL);
     }
@@ -56,12 +56,12 @@ pub fn look<'a, T: Object>(handle: *mut T::C) -> Result<&'a T, c_int> {
 }
 
 /// Like [`look`], but NULL stands for no object.
-pub fn look_if_any<'a, T: Object>(handle: *mut T::C) -> Result<Option<&'a T>, c_int> {
+pub(crate) fn look_if_any<'a, T: Object>(handle: *mut T::C) -> Result<Option<&'a T>, c_int> {
     if handle.is_null() { Ok(None) } else { look(handle).map(Some) }
 }
 
 /// Returns the first live object of this kind that `is_it` accepts.
-pub fn find<T: Object>(is_it: impl Fn(&T) -> bool) -> Option<*mut T::C> {
+pub(crate) fn find<T: Object>(is_it: impl Fn(&T) -> bool) -> Option<*mut T::C> {
     let live = live();
     let mut handles =
         live.iter().filter(|(_, kind)| **kind == T::KIND).map(|(handle, _)| *handle as *mut T::C);
@@ -72,7 +72,7 @@ pub fn find<T: Object>(is_it: impl Fn(&T) -> bool) -> Option<*mut T::C> {
 
 /// Takes an object back from the program. The caller has found it by [`look`] and has destroyed what it
 /// represents.
-pub fn take<T: Object>(handle: *mut T::C) -> Result<Box<T>, c_int> {
+pub(crate) fn take<T: Object>(handle: *mut T::C) -> Result<Box<T>, c_int> {
     let mut live = live();
     if live.get(&(handle as usize)) != Some(&T::KIND) {
         return Err(libc::EINVAL);
@@ -87,18 +87,18 @@ pub fn take<T: Object>(handle: *mut T::C) -> Result<Box<T>, c_int> {
 /// # Safety
 /// The handle is NULL or a live one of this kind.
 #[inline(always)]
-pub unsafe fn fast<'a, T: Object>(handle: *mut T::C) -> Option<&'a T> {
+pub(crate) unsafe fn fast<'a, T: Object>(handle: *mut T::C) -> Option<&'a T> {
     // SAFETY: the caller's promise.
     unsafe { handle.wrapping_byte_sub(T::OFFSET).cast::<T>().as_ref().filter(|_| !handle.is_null()) }
 }
 
 /// The initial value of a mutex in a structure of `verbs.h`.
-pub const MUTEX: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
+pub(crate) const MUTEX: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
 /// The initial value of a condition variable in a structure of `verbs.h`.
-pub const COND: libc::pthread_cond_t = libc::PTHREAD_COND_INITIALIZER;
+pub(crate) const COND: libc::pthread_cond_t = libc::PTHREAD_COND_INITIALIZER;
 
 /// The count of acknowledged events of an object, with its lock and its condition variable.
-pub struct Acknowledged {
+pub(crate) struct Acknowledged {
     pub mutex: *mut libc::pthread_mutex_t,
     pub cond: *mut libc::pthread_cond_t,
     pub count: *mut u32,
@@ -106,7 +106,7 @@ pub struct Acknowledged {
 
 impl Acknowledged {
     /// Counts `more` acknowledged events.
-    pub fn add(&self, more: u32) {
+    pub(crate) fn add(&self, more: u32) {
         // SAFETY: all three are parts of one live object, which the program does not move.
         unsafe {
             libc::pthread_mutex_lock(self.mutex);
@@ -117,7 +117,7 @@ impl Acknowledged {
     }
 
     /// Waits until as many events are acknowledged as were delivered.
-    pub fn wait(&self, delivered: impl Fn() -> u32) {
+    pub(crate) fn wait(&self, delivered: impl Fn() -> u32) {
         // SAFETY: as in `add`.
         unsafe {
             libc::pthread_mutex_lock(self.mutex);

@@ -13,7 +13,7 @@ use crate::{device, errno, open};
 
 /// Opens another view of the NIC whose context has this descriptor, or a duplicate of it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_import_device(descriptor: c_int) -> *mut IbvContext {
+pub(crate) unsafe extern "C" fn ibv_import_device(descriptor: c_int) -> *mut IbvContext {
     errno::pointer((|| {
         let is_it = |object: &ContextObject| context::is_command(object, descriptor);
         handles::find::<ContextObject>(is_it).ok_or(libc::EINVAL)?;
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn ibv_import_device(descriptor: c_int) -> *mut IbvContext
 
 /// Creates another handle of the protection domain with this number.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_import_pd(context: *mut IbvContext, number: u32) -> *mut IbvPd {
+pub(crate) unsafe extern "C" fn ibv_import_pd(context: *mut IbvContext, number: u32) -> *mut IbvPd {
     errno::pointer((|| {
         context::look(context)?;
         let is_it = |object: &PdObject| object.verbs.handle == number && object.parent_of.is_none();
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn ibv_import_pd(context: *mut IbvContext, number: u32) ->
 
 /// Drops an imported protection domain handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_unimport_pd(pd: *mut IbvPd) {
+pub(crate) unsafe extern "C" fn ibv_unimport_pd(pd: *mut IbvPd) {
     if pd::look(pd).is_ok_and(|object| object.parent_of.is_some()) {
         let ended = pd::dealloc_parent(pd);
         debug_assert!(ended.is_ok(), "the lookup above has found the handle");
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn ibv_unimport_pd(pd: *mut IbvPd) {
 
 /// Creates another handle of the region with this number.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_import_mr(pd: *mut IbvPd, number: u32) -> *mut IbvMr {
+pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut IbvPd, number: u32) -> *mut IbvMr {
     errno::pointer((|| {
         pd::look(pd)?;
         handles::find::<MrObject>(|object| object.is_numbered(number)).ok_or(libc::EINVAL)?;
@@ -55,13 +55,13 @@ pub unsafe extern "C" fn ibv_import_mr(pd: *mut IbvPd, number: u32) -> *mut IbvM
 
 /// Drops an imported region handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_unimport_mr(mr: *mut IbvMr) {
+pub(crate) unsafe extern "C" fn ibv_unimport_mr(mr: *mut IbvMr) {
     drop(handles::take::<MrObject>(mr));
 }
 
 /// Creates another handle of the device memory with this number.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_import_dm(context: *mut IbvContext, number: u32) -> *mut IbvDm {
+pub(crate) unsafe extern "C" fn ibv_import_dm(context: *mut IbvContext, number: u32) -> *mut IbvDm {
     errno::pointer((|| {
         context::look(context)?;
         let dm = handles::find::<DmObject>(|object| object.is_numbered(number)).ok_or(libc::EINVAL)?;
@@ -71,6 +71,6 @@ pub unsafe extern "C" fn ibv_import_dm(context: *mut IbvContext, number: u32) ->
 
 /// Drops an imported device memory handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_unimport_dm(dm: *mut IbvDm) {
+pub(crate) unsafe extern "C" fn ibv_unimport_dm(dm: *mut IbvDm) {
     drop(handles::take::<DmObject>(dm));
 }

@@ -7,28 +7,34 @@ use std::ffi::c_void;
 
 /// Zeroes an address vector.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_copy_ah_attr_from_kern(out: *mut IbvAhAttr, _from: *const c_void) {
+pub(crate) unsafe extern "C" fn ibv_copy_ah_attr_from_kern(out: *mut IbvAhAttr, _from: *const c_void) {
     // SAFETY: the caller's structure, in which every value may be zero.
     unsafe { out.write_bytes(0, 1) };
 }
 
 /// Zeroes the attributes of a queue pair.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_copy_qp_attr_from_kern(out: *mut IbvQpAttr, _from: *const c_void) {
+pub(crate) unsafe extern "C" fn ibv_copy_qp_attr_from_kern(out: *mut IbvQpAttr, _from: *const c_void) {
     // SAFETY: as above.
     unsafe { out.write_bytes(0, 1) };
 }
 
 /// Zeroes a path record.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(out: *mut IbvSaPathRec, _from: *const IbUserPathRec) {
+pub(crate) unsafe extern "C" fn ibv_copy_path_rec_from_kern(
+    out: *mut IbvSaPathRec,
+    _from: *const IbUserPathRec,
+) {
     // SAFETY: as above.
     unsafe { out.write_bytes(0, 1) };
 }
 
 /// Zeroes a path record in the kernel's format.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_copy_path_rec_to_kern(out: *mut IbUserPathRec, _from: *const IbvSaPathRec) {
+pub(crate) unsafe extern "C" fn ibv_copy_path_rec_to_kern(
+    out: *mut IbUserPathRec,
+    _from: *const IbvSaPathRec,
+) {
     // SAFETY: as above.
     unsafe { out.write_bytes(0, 1) };
 }

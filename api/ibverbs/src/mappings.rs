@@ -7,8 +7,8 @@ use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 
 /// The rights of a mapping: `PROCMAP_QUERY_VMA_READABLE` and `_WRITABLE`.
-pub const READABLE: u64 = 1;
-pub const WRITABLE: u64 = 2;
+pub(crate) const READABLE: u64 = 1;
+pub(crate) const WRITABLE: u64 = 2;
 
 /// `PROCMAP_QUERY` of Linux 6.11: `_IOWR('f', 17, struct procmap_query)`.
 const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
@@ -31,7 +31,7 @@ const _: () = assert!(size_of::<Query>() == 104);
 
 /// Returns EFAULT if a page of the range is not mapped, or its mapping lacks one of the `rights`. Without
 /// /proc only unmapped pages are found.
-pub fn check(start: *mut c_void, length: usize, rights: u64) -> Result<(), c_int> {
+pub(crate) fn check(start: *mut c_void, length: usize, rights: u64) -> Result<(), c_int> {
     // SAFETY: queries a number of the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let first = start as usize & !(page - 1);

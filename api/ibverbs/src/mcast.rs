@@ -16,7 +16,7 @@ fn group<'a>(qp: *mut IbvQp, gid: *const IbvGid) -> Result<(&'a QpObject, remora
 
 /// Attaches a queue pair to a multicast group.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut IbvQp, gid: *const IbvGid, _lid: u16) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut IbvQp, gid: *const IbvGid, _lid: u16) -> c_int {
     errno::number((|| {
         let (object, group) = group(qp, gid)?;
         // SAFETY: the field never changes.
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut IbvQp, gid: *const IbvGid, _l
 
 /// Detaches a queue pair from a multicast group.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut IbvQp, gid: *const IbvGid, _lid: u16) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_detach_mcast(qp: *mut IbvQp, gid: *const IbvGid, _lid: u16) -> c_int {
     errno::number((|| {
         let (object, group) = group(qp, gid)?;
         object.raw.detach(group).map_err(errno::of_create)

@@ -12,7 +12,7 @@ use crate::{context, errno, mappings};
 /// A memory region. `ibv_rereg_mr` may change its keys and address; the program does not call it during
 /// other uses.
 #[repr(C)]
-pub struct MrObject {
+pub(crate) struct MrObject {
     pub verbs: std::cell::UnsafeCell<IbvMr>,
     access: Mutex<u32>,
 }
@@ -24,7 +24,7 @@ impl Object for MrObject {
 
 impl MrObject {
     /// Returns whether `number` is this region's handle number.
-    pub fn is_numbered(&self, number: u32) -> bool {
+    pub(crate) fn is_numbered(&self, number: u32) -> bool {
         // SAFETY: programs only read the field.
         unsafe { (*self.verbs.get()).handle == number }
     }
@@ -32,10 +32,10 @@ impl MrObject {
 
 /// `IBV_ACCESS_FLUSH_GLOBAL` and `_PERSISTENT`, for FLUSH, which this NIC does not have. As in the kernel, a
 /// region with these flags is refused, and a queue pair ignores them.
-pub const FLUSH: u32 = 1 << 8 | 1 << 9;
+pub(crate) const FLUSH: u32 = 1 << 8 | 1 << 9;
 
 /// Returns the rights of these access flags.
-pub fn access(flags: u32) -> Result<Access, c_int> {
+pub(crate) fn access(flags: u32) -> Result<Access, c_int> {
     if flags & FLUSH != 0 {
         return Err(libc::EOPNOTSUPP);
     }
@@ -65,7 +65,7 @@ fn checked(start: *mut c_void, length: usize, iova: u64, flags: u32) -> Result<(
 }
 
 /// Hands a region over to the program.
-pub fn give(
+pub(crate) fn give(
     pd: *mut IbvPd,
     key: Key,
     start: *mut c_void,
@@ -117,7 +117,7 @@ fn reg_all(pd: *mut IbvPd, iova: u64, flags: u32) -> Result<*mut IbvMr, c_int> {
 
 /// Registers memory under its own addresses.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_mr(
+pub(crate) unsafe extern "C" fn ibv_reg_mr(
     pd: *mut IbvPd,
     start: *mut c_void,
     length: usize,
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn ibv_reg_mr(
 
 /// Registers memory whose first byte has the address `iova` in work requests.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_mr_iova(
+pub(crate) unsafe extern "C" fn ibv_reg_mr_iova(
     pd: *mut IbvPd,
     start: *mut c_void,
     length: usize,
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
 
 /// Like [`ibv_reg_mr_iova`], but optional access flags are allowed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_mr_iova2(
+pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut IbvPd,
     start: *mut c_void,
     length: usize,
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
 
 /// Deregisters a region. EBUSY while windows are bound to it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut IbvMr) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut IbvMr) -> c_int {
     errno::number((|| {
         let object = handles::look::<MrObject>(mr)?;
         // SAFETY: the program does not change a region.
@@ -176,7 +176,7 @@ const ERR_CMD: c_int = -4;
 
 /// Gives a region other memory, another domain or other rights. The region keeps its keys.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_rereg_mr(
+pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut IbvMr,
     flags: c_int,
     pd: *mut IbvPd,
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
 }
 
 /// Allocates a null region: reads return zeros, and writes are discarded.
-pub unsafe extern "C" fn alloc_null_mr(pd: *mut IbvPd) -> *mut IbvMr {
+pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut IbvPd) -> *mut IbvMr {
     errno::pointer((|| {
         let object = pd::look(pd)?;
         let adapter = &context::look(object.verbs.context)?.nic.adapter;
@@ -240,7 +240,7 @@ const LAST_ADVICE: c_int = 2;
 const FLUSH_ADVICE: u32 = 1;
 
 /// Accepts advice on pages that will be used, after checking that the list names regions of the domain.
-pub unsafe extern "C" fn advise_mr(
+pub(crate) unsafe extern "C" fn advise_mr(
     pd: *mut IbvPd,
     advice: c_int,
     flags: u32,

@@ -10,12 +10,12 @@ use crate::mr::MrObject;
 use crate::{context, errno, mr, pd};
 
 /// `IBV_MW_TYPE_1` and `IBV_MW_TYPE_2`.
-pub const TYPE_1: c_int = 1;
+pub(crate) const TYPE_1: c_int = 1;
 const TYPE_2: c_int = 2;
 
 /// A memory window.
 #[repr(C)]
-pub struct MwObject {
+pub(crate) struct MwObject {
     pub verbs: UnsafeCell<IbvMw>,
     /// The window's first key. Its upper 24 bits identify the window for its whole life, whatever becomes of
     /// its bindings.
@@ -28,7 +28,7 @@ impl Object for MwObject {
 }
 
 /// Allocates a memory window.
-pub unsafe extern "C" fn alloc_mw(pd: *mut IbvPd, kind: c_int) -> *mut IbvMw {
+pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut IbvPd, kind: c_int) -> *mut IbvMw {
     errno::pointer((|| {
         let object = pd::look(pd)?;
         let window = match kind {
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn alloc_mw(pd: *mut IbvPd, kind: c_int) -> *mut IbvMw {
 }
 
 /// Deallocates a memory window, bound or not.
-pub unsafe extern "C" fn dealloc_mw(mw: *mut IbvMw) -> c_int {
+pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut IbvMw) -> c_int {
     errno::number((|| {
         let object = handles::look::<MwObject>(mw)?;
         // SAFETY: the program deallocates only an unused window.
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn dealloc_mw(mw: *mut IbvMw) -> c_int {
 
 /// Returns the arguments of a BIND_MW of this window. Only the low byte of `next` is used, as on mlx5, irdma
 /// and rxe: the upper 24 bits of the new key belong to the window.
-pub fn binding(mw: *mut IbvMw, next: u32, info: &IbvMwBindInfo) -> Result<Binding, c_int> {
+pub(crate) fn binding(mw: *mut IbvMw, next: u32, info: &IbvMwBindInfo) -> Result<Binding, c_int> {
     let object = handles::look::<MwObject>(mw)?;
     let region = match handles::look_if_any::<MrObject>(info.mr)? {
         // SAFETY: the program does not change a region.
@@ -89,7 +89,7 @@ fn rights(asked: Access) -> Access {
 
 /// Sets `ibv_mw.rkey` to the key of a posted binding, as `ibv_alloc_mw(3)` describes. If the binding fails,
 /// the window keeps its previous key in the NIC, and a later binding replaces both.
-pub fn posted(mw: *mut IbvMw, next: u32) {
+pub(crate) fn posted(mw: *mut IbvMw, next: u32) {
     if let Ok(object) = handles::look::<MwObject>(mw) {
         // SAFETY: programs do not use a window while they bind it.
         unsafe { (*object.verbs.get()).rkey = object.key.with_own_bits_of(Key::new(next)).get() };

@@ -15,10 +15,10 @@ use crate::source::Sources;
 use crate::{address, errno};
 
 /// Maximum number of unread asynchronous events of one context.
-pub const MAX_EVENTS: usize = 1 << 12;
+pub(crate) const MAX_EVENTS: usize = 1 << 12;
 
 /// The NIC and the subjects of its asynchronous events.
-pub struct Nic {
+pub(crate) struct Nic {
     pub adapter: Arc<ChannelAdapter>,
     /// Fails the NIC when the broker of its address is gone.
     watch: Option<Watch>,
@@ -37,7 +37,7 @@ struct Subjects(Mutex<BTreeMap<Subject, Watcher>>);
 
 /// The object that an asynchronous event is about, by its number in the NIC.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject {
+pub(crate) enum Subject {
     Cq(u32),
     Qp(u32),
     Srq(u32),
@@ -47,7 +47,7 @@ pub enum Subject {
 
 /// An event on its way to the program.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub(crate) struct Event {
     pub element: u64,
     pub event_type: c_int,
     /// The count of the object's delivered events.
@@ -56,7 +56,7 @@ pub struct Event {
 
 /// The receiver of a subject's events.
 #[derive(Clone, Debug)]
-pub struct Watcher {
+pub(crate) struct Watcher {
     pub element: u64,
     pub delivered: Arc<AtomicU32>,
     pub events: Arc<EventQueue<Event>>,
@@ -66,7 +66,7 @@ static NIC: Mutex<Option<Arc<Nic>>> = Mutex::new(None);
 
 /// Returns the NIC of this process, and opens it on the first call. A forked child opens a NIC of its own. A
 /// failed NIC is replaced: its sockets are closed with its last context.
-pub fn shared() -> Result<Arc<Nic>, c_int> {
+pub(crate) fn shared() -> Result<Arc<Nic>, c_int> {
     let mut place = NIC.lock().unwrap_or_else(PoisonError::into_inner);
     let inherited = place.as_ref().is_some_and(|nic| nic.adapter.is_child());
     if !inherited {
@@ -93,12 +93,12 @@ pub fn shared() -> Result<Arc<Nic>, c_int> {
 
 impl Nic {
     /// Delivers this subject's events to `watcher`, unless another handle of the subject receives them.
-    pub fn watch(&self, subject: Subject, watcher: &Watcher) {
+    pub(crate) fn watch(&self, subject: Subject, watcher: &Watcher) {
         self.subjects.all().entry(subject).or_insert_with(|| watcher.clone());
     }
 
     /// Removes a watcher whose handle is destroyed. Its unread events are dropped.
-    pub fn forget(&self, subject: Subject, watcher: &Watcher) {
+    pub(crate) fn forget(&self, subject: Subject, watcher: &Watcher) {
         let mut subjects = self.subjects.all();
         let is_own = |known: &mut Watcher| Arc::ptr_eq(&known.delivered, &watcher.delivered);
         if subjects.get_mut(&subject).is_some_and(is_own) {
@@ -109,7 +109,7 @@ impl Nic {
     }
 
     /// Makes the calling thread the one that waits for packets. Returns false if another thread is.
-    pub fn begin_waiting(&self) -> bool {
+    pub(crate) fn begin_waiting(&self) -> bool {
         let own = rustix::thread::gettid().as_raw_pid();
         let take =
             |expected| self.waiter.compare_exchange(expected, own, Ordering::AcqRel, Ordering::Acquire);
@@ -121,13 +121,13 @@ impl Nic {
     }
 
     /// Ends the calling thread's role of waiting for packets. `woken`: a packet or event had come.
-    pub fn end_waiting(&self, woken: bool) {
+    pub(crate) fn end_waiting(&self, woken: bool) {
         self.adapter.end_await(woken);
         self.waiter.store(0, Ordering::Release);
     }
 
     /// Adds the counters to the broker's sums now, because the program may end before the thread does it.
-    pub fn publish(&self) {
+    pub(crate) fn publish(&self) {
         if let Some(watch) = self.watch.as_ref().filter(|_| !self.adapter.is_child()) {
             watch.publish();
         }
@@ -167,7 +167,7 @@ fn is_gone(thread: i32) -> bool {
 
 impl Watcher {
     /// Creates a watcher for the object at this address.
-    pub fn new<T>(element: *mut T, events: &Arc<EventQueue<Event>>) -> Watcher {
+    pub(crate) fn new<T>(element: *mut T, events: &Arc<EventQueue<Event>>) -> Watcher {
         Watcher {
             element: element as u64,
             delivered: Arc::new(AtomicU32::new(0)),
@@ -180,7 +180,7 @@ impl Watcher {
     }
 
     /// The number of events that the program has read.
-    pub fn delivered(&self) -> u32 {
+    pub(crate) fn delivered(&self) -> u32 {
         self.delivered.load(Ordering::Acquire)
     }
 }

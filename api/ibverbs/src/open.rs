@@ -86,7 +86,7 @@ fn verbs(context: IbvContext) -> VerbsContext {
 }
 
 /// Opens a view of the NIC of this process.
-pub fn open(device: *mut IbvDevice) -> Result<*mut IbvContext, c_int> {
+pub(crate) fn open(device: *mut IbvDevice) -> Result<*mut IbvContext, c_int> {
     if device.is_null() || device != device::device() {
         return Err(libc::ENODEV);
     }
@@ -112,13 +112,13 @@ pub fn open(device: *mut IbvDevice) -> Result<*mut IbvContext, c_int> {
 
 /// Opens the device.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_open_device(device: *mut IbvDevice) -> *mut IbvContext {
+pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut IbvDevice) -> *mut IbvContext {
     errno::pointer(open(device))
 }
 
 /// Closes a view of the NIC. The NIC lives as long as the process.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_close_device(context: *mut IbvContext) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut IbvContext) -> c_int {
     errno::minus_one(handles::take::<ContextObject>(context).map(|object| {
         object.nic.publish();
         explain::closed(&object.nic);

@@ -14,7 +14,7 @@ const NEEDED: u32 = 1 | 2 | 8;
 const CONTEXT: u32 = 4;
 
 /// Opens a target that this process has created, by one more handle.
-pub unsafe extern "C" fn open_qp(context: *mut IbvContext, attr: *mut IbvQpOpenAttr) -> *mut IbvQp {
+pub(crate) unsafe extern "C" fn open_qp(context: *mut IbvContext, attr: *mut IbvQpOpenAttr) -> *mut IbvQp {
     errno::pointer((|| {
         let view = context::look(context)?;
         // SAFETY: NULL, or the program's attributes.

@@ -13,7 +13,7 @@ use crate::{context, errno, handles};
 const KNOWN: u32 = 3;
 
 /// Allocates a parent domain.
-pub unsafe extern "C" fn alloc_parent_domain(
+pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut IbvContext,
     attr: *mut IbvParentDomainInitAttr,
 ) -> *mut IbvPd {

@@ -13,7 +13,7 @@ use crate::td::TdObject;
 
 /// A protection domain, or a parent domain that stands for one.
 #[repr(C)]
-pub struct PdObject {
+pub(crate) struct PdObject {
     pub verbs: IbvPd,
     pub pd: Pd,
     /// The domains behind a parent domain; `None` for a protection domain.
@@ -23,7 +23,7 @@ pub struct PdObject {
 }
 
 /// The domains that a parent domain refers to and keeps in use.
-pub struct Parent {
+pub(crate) struct Parent {
     pub pd: *mut IbvPd,
     /// The thread domain, or NULL.
     pub td: *mut IbvTd,
@@ -35,19 +35,19 @@ impl Object for PdObject {
 }
 
 /// Returns the domain of this handle.
-pub fn look<'a>(pd: *mut IbvPd) -> Result<&'a PdObject, c_int> {
+pub(crate) fn look<'a>(pd: *mut IbvPd) -> Result<&'a PdObject, c_int> {
     handles::look::<PdObject>(pd)
 }
 
 /// Hands a domain over to the program.
-pub fn give(context: *mut IbvContext, pd: Pd, parent_of: Option<Parent>) -> *mut IbvPd {
+pub(crate) fn give(context: *mut IbvContext, pd: Pd, parent_of: Option<Parent>) -> *mut IbvPd {
     let verbs = IbvPd { context, handle: pd.get() };
     handles::give(Box::new(PdObject { verbs, pd, parent_of, children: 0.into() }))
 }
 
 /// Allocates a protection domain.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_alloc_pd(context: *mut IbvContext) -> *mut IbvPd {
+pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut IbvContext) -> *mut IbvPd {
     errno::pointer((|| {
         let adapter = &context::look(context)?.nic.adapter;
         adapter.refuse_child().map_err(errno::of_create)?;
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut IbvContext) -> *mut IbvPd {
 
 /// Deallocates a protection domain. EBUSY while an object belongs to it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int {
     errno::number((|| {
         let object = look(pd)?;
         if object.parent_of.is_some() {
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int {
 }
 
 /// Deallocates a parent domain. Objects created with it belong to the domain that it stands for.
-pub fn dealloc_parent(parent: *mut IbvPd) -> Result<(), c_int> {
+pub(crate) fn dealloc_parent(parent: *mut IbvPd) -> Result<(), c_int> {
     let object = handles::take::<PdObject>(parent)?;
     let Some(Parent { pd, td }) = object.parent_of else { return Ok(()) };
     look(pd)?.children.fetch_sub(1, Ordering::AcqRel);

@@ -33,17 +33,17 @@ const ETHERNET: u8 = 2;
 const GRH_REQUIRED: u8 = 1;
 
 /// Returns the code of a path MTU (`enum ibv_mtu`).
-pub fn mtu_code(bytes: u32) -> c_int {
+pub(crate) fn mtu_code(bytes: u32) -> c_int {
     (bytes.clamp(256, 4096).ilog2() - 7) as c_int
 }
 
 /// Returns the path MTU in bytes of a code.
-pub fn mtu_bytes(code: c_int) -> Option<u32> {
+pub(crate) fn mtu_bytes(code: c_int) -> Option<u32> {
     (1..=MTU_4096).contains(&code).then(|| 128 << code)
 }
 
 /// Returns EINVAL for any port number other than 1.
-pub fn check(port: u32) -> Result<(), c_int> {
+pub(crate) fn check(port: u32) -> Result<(), c_int> {
     if port == 1 { Ok(()) } else { Err(libc::EINVAL) }
 }
 
@@ -106,7 +106,7 @@ fn describe(object: &ContextObject) -> IbvPortAttr {
 }
 
 /// Queries the attributes of a port, as many bytes as the caller knows.
-pub unsafe extern "C" fn query_port(
+pub(crate) unsafe extern "C" fn query_port(
     context: *mut IbvContext,
     port: u8,
     out: *mut IbvPortAttr,
@@ -125,14 +125,22 @@ pub unsafe extern "C" fn query_port(
 
 /// Like [`query_port`], for programs compiled before ports had more attributes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_port(context: *mut IbvContext, port: u8, out: *mut IbvPortAttr) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_port(
+    context: *mut IbvContext,
+    port: u8,
+    out: *mut IbvPortAttr,
+) -> c_int {
     // SAFETY: such a program has `COMPAT_PORT_ATTR` bytes there.
     unsafe { query_port(context, port, out, COMPAT_PORT_ATTR) }
 }
 
 /// Queries the speed of a port in units of 100 Mbit/s.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_port_speed(context: *mut IbvContext, port: u32, out: *mut u64) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_port_speed(
+    context: *mut IbvContext,
+    port: u32,
+    out: *mut u64,
+) -> c_int {
     errno::number((|| {
         context::look(context)?;
         check(port)?;

@@ -15,19 +15,19 @@ const IBV_EVENT_GID_CHANGE: c_int = 18;
 type Hook = Box<dyn Fn(c_int) + Send + Sync>;
 
 /// The port of this process's NIC.
-pub struct PortView {
+pub(crate) struct PortView {
     state: Mutex<PortState>,
     hook: OnceLock<Hook>,
 }
 
 impl PortView {
     /// Creates a port whose broker reports changes.
-    pub fn new(state: PortState) -> PortView {
+    pub(crate) fn new(state: PortState) -> PortView {
         PortView { state: Mutex::new(state), hook: OnceLock::new() }
     }
 
     /// Creates a port without a broker, which is always active and keeps its address.
-    pub fn always(adapter: &ChannelAdapter) -> PortView {
+    pub(crate) fn always(adapter: &ChannelAdapter) -> PortView {
         let own = GidEntry { ip: adapter.facts().endpoint.address.into(), interface: 0 };
         PortView::new(PortState { active: true, gids: vec![Some(own)] })
     }
@@ -37,33 +37,33 @@ impl PortView {
     }
 
     /// Returns whether the port is active.
-    pub fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.state().active
     }
 
     /// Returns the GID at this index; `None` for an empty entry.
-    pub fn gid(&self, index: u32) -> Option<GidEntry> {
+    pub(crate) fn gid(&self, index: u32) -> Option<GidEntry> {
         self.state().gids.get(index as usize).copied().flatten()
     }
 
     /// The addresses of the GID table.
-    pub fn addresses(&self) -> Vec<Address> {
+    pub(crate) fn addresses(&self) -> Vec<Address> {
         self.state().gids.iter().flatten().map(|entry| Address::from(entry.ip)).collect()
     }
 
     /// The entries of the GID table that are not empty, with their indices.
-    pub fn gids(&self) -> Vec<(u32, GidEntry)> {
+    pub(crate) fn gids(&self) -> Vec<(u32, GidEntry)> {
         let entries = self.state().gids.clone();
         (0..).zip(entries).filter_map(|(index, entry)| Some((index, entry?))).collect()
     }
 
     /// Sets the receiver of the port's events. Only the first call has an effect.
-    pub fn on_event(&self, hook: impl Fn(c_int) + Send + Sync + 'static) {
+    pub(crate) fn on_event(&self, hook: impl Fn(c_int) + Send + Sync + 'static) {
         let _ = self.hook.set(Box::new(hook));
     }
 
     /// Changes the state of the port, and delivers the events of the change.
-    pub fn change(&self, new: PortState) {
+    pub(crate) fn change(&self, new: PortState) {
         let old = std::mem::replace(&mut *self.state(), new.clone());
         for event in events(&old, &new) {
             if let Some(hook) = self.hook.get() {

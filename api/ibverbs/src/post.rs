@@ -35,7 +35,11 @@ unsafe fn concluded<T>(
 
 /// Posts a list of send work requests. `bad` receives the first request that was refused; those before it
 /// are posted.
-pub unsafe extern "C" fn post_send(qp: *mut IbvQp, wr: *mut IbvSendWr, bad: *mut *mut IbvSendWr) -> c_int {
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut IbvQp,
+    wr: *mut IbvSendWr,
+    bad: *mut *mut IbvSendWr,
+) -> c_int {
     let mut next = wr;
     // SAFETY: NULL, or a live handle.
     let posted = unsafe { handles::fast::<QpObject>(qp) }.map(|object| {
@@ -70,7 +74,11 @@ unsafe fn receive_all(queue: &mut Receives<'_>, next: &mut *mut IbvRecvWr) -> Re
 }
 
 /// Posts a list of receive work requests. `bad` receives the first request that was refused.
-pub unsafe extern "C" fn post_recv(qp: *mut IbvQp, wr: *mut IbvRecvWr, bad: *mut *mut IbvRecvWr) -> c_int {
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut IbvQp,
+    wr: *mut IbvRecvWr,
+    bad: *mut *mut IbvRecvWr,
+) -> c_int {
     let mut next = wr;
     // SAFETY: NULL, or a live handle; the requests are the program's.
     unsafe {
@@ -82,7 +90,7 @@ pub unsafe extern "C" fn post_recv(qp: *mut IbvQp, wr: *mut IbvRecvWr, bad: *mut
 
 /// Posts a list of receive work requests to a shared receive queue. `bad` receives the first request that
 /// was refused.
-pub unsafe extern "C" fn post_srq_recv(
+pub(crate) unsafe extern "C" fn post_srq_recv(
     srq: *mut IbvSrq,
     wr: *mut IbvRecvWr,
     bad: *mut *mut IbvRecvWr,
@@ -97,7 +105,7 @@ pub unsafe extern "C" fn post_srq_recv(
 }
 
 /// Posts one work request without data.
-pub fn post_one(qp: *mut IbvQp, work: &Work) -> Result<(), c_int> {
+pub(crate) fn post_one(qp: *mut IbvQp, work: &Work) -> Result<(), c_int> {
     let object = handles::look::<QpObject>(qp)?;
     let posted = object.raw.post_send(|queue| queue.push(&work.with(Payload::Sges(&[])), &work.target));
     posted.map_err(errno::of_post)?.map_err(errno::of_queue)

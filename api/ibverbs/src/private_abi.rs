@@ -11,7 +11,7 @@ use crate::absent::absent;
 /// A flag that providers read when a device is gone.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "the name is the ABI's")]
-pub static verbs_allow_disassociate_destroy: AtomicBool = AtomicBool::new(false);
+pub(crate) static verbs_allow_disassociate_destroy: AtomicBool = AtomicBool::new(false);
 
 /// Defines functions by which a provider registers its driver. No device uses it.
 macro_rules! drivers {
@@ -19,7 +19,7 @@ macro_rules! drivers {
         $(
             /// Registers a provider's driver. Does nothing.
             #[unsafe(no_mangle)]
-            pub extern "C" fn $name(_ops: *const c_void) {}
+            pub(crate) extern "C" fn $name(_ops: *const c_void) {}
         )*
     };
 }
@@ -31,31 +31,31 @@ drivers! {
 
 /// Destroys a heap of buffers for confidential computing, of which there is none. Does nothing.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_dmabuf_heap_destroy(_heap: *mut c_void) {}
+pub(crate) extern "C" fn ibv_dmabuf_heap_destroy(_heap: *mut c_void) {}
 
 /// Frees a buffer of such a heap. Does nothing.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_dmabuf_heap_free(_buffer: *mut c_void, _size: usize, _descriptor: c_int) {}
+pub(crate) extern "C" fn ibv_dmabuf_heap_free(_buffer: *mut c_void, _size: usize, _descriptor: c_int) {}
 
 /// Registers a driver by the first ABI. Does nothing.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_register_driver(_name: *const c_void, _init: *const c_void) {}
+pub(crate) extern "C" fn ibv_register_driver(_name: *const c_void, _init: *const c_void) {}
 
 /// Writes a provider's log line. Does nothing.
 #[unsafe(no_mangle)]
-pub extern "C" fn __verbs_log(_context: *mut c_void, _level: u32, _format: *const c_void) {}
+pub(crate) extern "C" fn __verbs_log(_context: *mut c_void, _level: u32, _format: *const c_void) {}
 
 /// Sets the functions of a provider's context, of which there is none. Does nothing.
 #[unsafe(no_mangle)]
-pub extern "C" fn verbs_set_ops(_context: *mut c_void, _ops: *const c_void) {}
+pub(crate) extern "C" fn verbs_set_ops(_context: *mut c_void, _ops: *const c_void) {}
 
 /// Ends a provider's context. Does nothing.
 #[unsafe(no_mangle)]
-pub extern "C" fn verbs_uninit_context(_context: *mut c_void) {}
+pub(crate) extern "C" fn verbs_uninit_context(_context: *mut c_void) {}
 
 /// Initialises a provider's completion queue. Does nothing.
 #[unsafe(no_mangle)]
-pub extern "C" fn verbs_init_cq(
+pub(crate) extern "C" fn verbs_init_cq(
     _cq: *mut c_void,
     _context: *mut c_void,
     _channel: *mut c_void,
@@ -65,7 +65,7 @@ pub extern "C" fn verbs_init_cq(
 
 /// Returns the number of attributes of an ioctl command, which no kernel receives.
 #[unsafe(no_mangle)]
-pub extern "C" fn __ioctl_final_num_attrs(count: c_int) -> c_int {
+pub(crate) extern "C" fn __ioctl_final_num_attrs(count: c_int) -> c_int {
     count
 }
 

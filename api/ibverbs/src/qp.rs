@@ -3,7 +3,7 @@
 mod attributes;
 mod qp_ex;
 
-pub use attributes::modify_qp_rate_limit;
+pub(crate) use attributes::modify_qp_rate_limit;
 use qp_ex::Builder;
 
 use remora_abi::objects::{Absent, IbvContext, IbvPd, IbvQp};
@@ -32,7 +32,7 @@ const NO_QUEUES: IbvQpCap =
 
 /// A queue pair. Its structure always includes the fields that `ibv_qp_to_qp_ex` reads.
 #[repr(C)]
-pub struct QpObject {
+pub(crate) struct QpObject {
     pub verbs: UnsafeCell<IbvQpEx>,
     /// Functions that newer programs know (FLUSH).
     _newer: [Absent; 3],
@@ -55,7 +55,7 @@ impl Object for QpObject {
 
 impl QpObject {
     /// The count of acknowledged asynchronous events.
-    pub fn events_acknowledged(&self) -> Acknowledged {
+    pub(crate) fn events_acknowledged(&self) -> Acknowledged {
         let verbs = self.verbs.get();
         // SAFETY: parts of this object.
         unsafe {
@@ -204,7 +204,7 @@ fn give(
 }
 
 /// Hands an existing target over to the program once more.
-pub fn give_opened(
+pub(crate) fn give_opened(
     context: *mut IbvContext,
     view: &ContextObject,
     raw: Arc<Qp>,
@@ -219,7 +219,7 @@ pub fn give_opened(
 
 /// Creates a queue pair in a protection domain.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_qp(pd: *mut IbvPd, attr: *mut IbvQpInitAttr) -> *mut IbvQp {
+pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut IbvPd, attr: *mut IbvQpInitAttr) -> *mut IbvQp {
     errno::pointer((|| {
         let context = pd::look(pd)?.verbs.context;
         // SAFETY: NULL, or the program's attributes.
@@ -245,7 +245,10 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut IbvPd, attr: *mut IbvQpInitAttr)
 }
 
 /// Creates a queue pair, also for XRC or for posting by `ibv_wr_*` functions.
-pub unsafe extern "C" fn create_qp_ex(context: *mut IbvContext, attr: *mut IbvQpInitAttrEx) -> *mut IbvQp {
+pub(crate) unsafe extern "C" fn create_qp_ex(
+    context: *mut IbvContext,
+    attr: *mut IbvQpInitAttrEx,
+) -> *mut IbvQp {
     // SAFETY: NULL, or the program's attributes.
     errno::pointer(unsafe { attr.as_mut() }.ok_or(libc::EINVAL).and_then(|attr| create(context, attr)))
 }
@@ -253,7 +256,7 @@ pub unsafe extern "C" fn create_qp_ex(context: *mut IbvContext, attr: *mut IbvQp
 /// Destroys a queue pair. EBUSY while it is attached to a multicast group. Posted work is dropped. Waits
 /// until all events that were read are acknowledged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int {
     errno::number((|| {
         let object = handles::look::<QpObject>(qp)?;
         // SAFETY: the field never changes.
@@ -274,7 +277,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int {
 
 /// Returns the queue pair for posting by `ibv_wr_*` functions, or NULL if it was not created for that.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut IbvQp) -> *mut IbvQpEx {
+pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut IbvQp) -> *mut IbvQpEx {
     match handles::look::<QpObject>(qp) {
         Ok(object) if object.is_ex => qp.cast(),
         _ => std::ptr::null_mut(),

@@ -113,7 +113,7 @@ fn describe_ex() -> IbvDeviceAttrEx {
 
 /// Queries the attributes of the device.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_device(context: *mut IbvContext, out: *mut IbvDeviceAttr) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_device(context: *mut IbvContext, out: *mut IbvDeviceAttr) -> c_int {
     errno::number((|| {
         context::look(context)?;
         // SAFETY: NULL, or the program's structure.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn ibv_query_device(context: *mut IbvContext, out: *mut Ib
 }
 
 /// Queries the extended attributes, as many bytes as the caller knows.
-pub unsafe extern "C" fn query_device_ex(
+pub(crate) unsafe extern "C" fn query_device_ex(
     context: *mut IbvContext,
     _input: *const c_void,
     out: *mut IbvDeviceAttrEx,
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn query_device_ex(
 const RAW_CLOCK: u32 = 1;
 
 /// Queries the clock of completion timestamps.
-pub unsafe extern "C" fn query_rt_values(context: *mut IbvContext, values: *mut IbvValuesEx) -> c_int {
+pub(crate) unsafe extern "C" fn query_rt_values(context: *mut IbvContext, values: *mut IbvValuesEx) -> c_int {
     errno::number((|| {
         let object: &ContextObject = context::look(context)?;
         // SAFETY: NULL, or the program's structure.

@@ -31,26 +31,26 @@ const RATES: [(c_int, c_int, c_int); 23] = [
 
 /// Returns a rate as a multiple of 2.5 Gbit/s, or -1.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {
+pub(crate) extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {
     let entry = RATES.iter().find(|(number, mult, _)| *number == rate && *mult > 0);
     entry.map_or(-1, |(_, mult, _)| *mult)
 }
 
 /// Returns the rate of a multiple of 2.5 Gbit/s, or 0 (the fastest) if there is none.
 #[unsafe(no_mangle)]
-pub extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
+pub(crate) extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
     RATES.iter().find(|(_, known, _)| *known == mult && mult > 0).map_or(0, |(number, _, _)| *number)
 }
 
 /// Returns a rate in Mbit/s, or -1.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_rate_to_mbps(rate: c_int) -> c_int {
+pub(crate) extern "C" fn ibv_rate_to_mbps(rate: c_int) -> c_int {
     RATES.iter().find(|(number, _, _)| *number == rate).map_or(-1, |(_, _, mbps)| *mbps)
 }
 
 /// Returns the rate of this number of Mbit/s, or 0 (the fastest) if there is none.
 #[unsafe(no_mangle)]
-pub extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> c_int {
+pub(crate) extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> c_int {
     RATES.iter().find(|(_, _, known)| *known == mbps).map_or(0, |(number, _, _)| *number)
 }
 

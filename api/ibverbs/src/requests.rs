@@ -11,13 +11,13 @@ use crate::ah::AhObject;
 use crate::{errno, handles, mw};
 
 /// The send flag `IBV_SEND_INLINE`.
-pub const INLINE: u32 = 8;
+pub(crate) const INLINE: u32 = 8;
 /// `IBV_SEND_IP_CSUM`, an offload that this NIC does not have.
 const IP_CSUM: u32 = 16;
 
 /// A send work request without its data.
 #[derive(Copy, Clone, Debug)]
-pub struct Work {
+pub(crate) struct Work {
     pub id: u64,
     pub flags: Flags,
     pub operation: Operation,
@@ -26,32 +26,32 @@ pub struct Work {
 
 impl Work {
     /// Returns a BIND_MW request.
-    pub fn bind(id: u64, flags: Flags, binding: Binding) -> Work {
+    pub(crate) fn bind(id: u64, flags: Flags, binding: Binding) -> Work {
         Work { id, flags, operation: Operation::BindWindow(binding), target: Target::Peer }
     }
 
     /// Returns the work request with this data.
     #[inline]
-    pub fn with<'a>(&self, payload: Payload<'a>) -> WorkRequest<'a> {
+    pub(crate) fn with<'a>(&self, payload: Payload<'a>) -> WorkRequest<'a> {
         WorkRequest { id: self.id, operation: self.operation, payload, flags: self.flags }
     }
 }
 
 /// Converts `enum ibv_send_flags`.
 #[inline]
-pub fn flags(bits: u32) -> Flags {
+pub(crate) fn flags(bits: u32) -> Flags {
     Flags { fence: bits & 1 != 0, signaled: bits & 2 != 0, solicited: bits & 4 != 0 }
 }
 
 /// Returns the destination of a datagram.
-pub fn datagram(ah: *mut IbvAh, qpn: u32, qkey: u32) -> Result<Target, c_int> {
+pub(crate) fn datagram(ah: *mut IbvAh, qpn: u32, qkey: u32) -> Result<Target, c_int> {
     // SAFETY: NULL, or a live handle; the data path checks no more.
     let handle = unsafe { handles::fast::<AhObject>(ah) }.ok_or(libc::EINVAL)?;
     Ok(Target::Datagram { handle: handle.raw.number(), to: Destination { qp: qpn_of(qpn), qkey } })
 }
 
 /// Returns the low 24 bits as a QP number.
-pub fn qpn_of(number: u32) -> Qpn {
+pub(crate) fn qpn_of(number: u32) -> Qpn {
     Qpn::new(number & 0x00ff_ffff)
 }
 
@@ -99,7 +99,7 @@ unsafe fn work(service: Service, wr: &IbvSendWr) -> Result<Work, c_int> {
 }
 
 /// Returns whether a transport service has this operation.
-pub fn carries(service: Service, operation: &Operation) -> bool {
+pub(crate) fn carries(service: Service, operation: &Operation) -> bool {
     match service {
         Service::Rc | Service::XrcInitiator => true,
         Service::Uc => !matches!(
@@ -151,7 +151,7 @@ unsafe fn gather<'a>(list: &[Sge], out: &'a mut [u8; MAX_INLINE]) -> Result<&'a 
 ///
 /// # Safety
 /// The request, its list and its inline bytes are the program's.
-pub unsafe fn push(queue: &mut SendQueue<'_>, service: Service, wr: &IbvSendWr) -> Result<(), c_int> {
+pub(crate) unsafe fn push(queue: &mut SendQueue<'_>, service: Service, wr: &IbvSendWr) -> Result<(), c_int> {
     // SAFETY: the caller's promise.
     let work = unsafe { work(service, wr)? };
     let mut places = [NO_BYTES; MAX_SGE];
@@ -176,7 +176,7 @@ pub unsafe fn push(queue: &mut SendQueue<'_>, service: Service, wr: &IbvSendWr) 
 ///
 /// # Safety
 /// The request and its list are the program's.
-pub unsafe fn receive(
+pub(crate) unsafe fn receive(
     wr: &IbvRecvWr,
     push: impl FnOnce(&ReceiveRequest<'_>) -> Result<(), remora_verbs::QueueError>,
 ) -> Result<(), c_int> {
@@ -192,7 +192,7 @@ const WITH_IMM: u32 = 2;
 const WITH_INV: u32 = 8;
 
 /// Returns the flags of a completion.
-pub fn wc_flags(cqe: &Cqe) -> u32 {
+pub(crate) fn wc_flags(cqe: &Cqe) -> u32 {
     let wc = &cqe.completion;
     let bit = |set: bool, bit: u32| if set { bit } else { 0 };
     bit(wc.grh.is_some(), WITH_GRH)
@@ -202,7 +202,7 @@ pub fn wc_flags(cqe: &Cqe) -> u32 {
 
 /// Returns the packet type of a datagram, which IBTA annex A17.4.5.1 requires, in mlx5's form for `sl`: 8
 /// for UDP, plus 2 for IPv4 or 1 for IPv6. UCX needs it to find the destination address in the GRH.
-pub fn packet_type(cqe: &Cqe) -> u8 {
+pub(crate) fn packet_type(cqe: &Cqe) -> u8 {
     match cqe.completion.grh {
         None => 0,
         Some(NetworkType::Ipv6) => 0x9,
@@ -211,7 +211,7 @@ pub fn packet_type(cqe: &Cqe) -> u8 {
 }
 
 /// Returns the immediate data in network order, or the invalidated key.
-pub fn imm_data(cqe: &Cqe) -> u32 {
+pub(crate) fn imm_data(cqe: &Cqe) -> u32 {
     let wc = &cqe.completion;
     match (wc.imm, wc.invalidated) {
         (Some(imm), _) => imm.to_be(),
@@ -222,7 +222,7 @@ pub fn imm_data(cqe: &Cqe) -> u32 {
 
 /// Converts a completion to the form that programs read.
 #[inline]
-pub fn completion(cqe: &Cqe) -> IbvWc {
+pub(crate) fn completion(cqe: &Cqe) -> IbvWc {
     let wc = &cqe.completion;
     IbvWc {
         wr_id: wc.id,

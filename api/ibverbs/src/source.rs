@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::errno;
 
 /// The addresses of which this process's NIC has a share. The number of an address never changes.
-pub struct Sources {
+pub(crate) struct Sources {
     adapter: Arc<ChannelAdapter>,
     /// The QPN range; `None` for port `xdp`, which has one address.
     range: Option<Range>,
@@ -22,7 +22,7 @@ pub struct Sources {
 
 impl Sources {
     /// Creates the table for a NIC with a share of one address, which may get more shares for this range.
-    pub fn new(adapter: &Arc<ChannelAdapter>, range: Option<Range>) -> Sources {
+    pub(crate) fn new(adapter: &Arc<ChannelAdapter>, range: Option<Range>) -> Sources {
         let own = match &range {
             Some(range) => range.endpoint().local(),
             None => GidEntry { ip: adapter.facts().endpoint.address.into(), interface: 0 }.address(),
@@ -31,12 +31,12 @@ impl Sources {
     }
 
     /// Returns whether the broker of the addresses is gone, and with it the NIC's place on the network.
-    pub fn are_lost(&self) -> bool {
+    pub(crate) fn are_lost(&self) -> bool {
         self.range.as_ref().is_some_and(Range::is_over)
     }
 
     /// Returns the NIC's number of this address, after borrowing a share if it has none.
-    pub fn number(&self, entry: GidEntry) -> Result<u8, c_int> {
+    pub(crate) fn number(&self, entry: GidEntry) -> Result<u8, c_int> {
         let address = entry.address();
         // Locked during the whole call, so that two threads get one share.
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +50,7 @@ impl Sources {
     }
 
     /// Borrows a share of an address that the program's user has chosen.
-    pub fn add(&self, address: SocketAddr) -> Result<u8, OpenError> {
+    pub(crate) fn add(&self, address: SocketAddr) -> Result<u8, OpenError> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         self.take(address, &mut shares)
     }

@@ -19,7 +19,7 @@ use crate::{context, errno, pd};
 
 /// A shared receive queue.
 #[repr(C)]
-pub struct SrqObject {
+pub(crate) struct SrqObject {
     verbs: UnsafeCell<IbvSrq>,
     pub raw: Arc<Srq>,
     watcher: Watcher,
@@ -33,7 +33,7 @@ impl Object for SrqObject {
 
 impl SrqObject {
     /// The count of acknowledged asynchronous events.
-    pub fn events_acknowledged(&self) -> Acknowledged {
+    pub(crate) fn events_acknowledged(&self) -> Acknowledged {
         let verbs = self.verbs.get();
         // SAFETY: parts of this object.
         unsafe {
@@ -83,7 +83,7 @@ fn create(
 
 /// Creates a shared receive queue.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_srq(pd: *mut IbvPd, attr: *mut IbvSrqInitAttr) -> *mut IbvSrq {
+pub(crate) unsafe extern "C" fn ibv_create_srq(pd: *mut IbvPd, attr: *mut IbvSrqInitAttr) -> *mut IbvSrq {
     errno::pointer((|| {
         // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_mut() }.ok_or(libc::EINVAL)?;
@@ -92,7 +92,10 @@ pub unsafe extern "C" fn ibv_create_srq(pd: *mut IbvPd, attr: *mut IbvSrqInitAtt
 }
 
 /// Creates a shared receive queue, basic or for XRC.
-pub unsafe extern "C" fn create_srq_ex(context: *mut IbvContext, attr: *mut IbvSrqInitAttrEx) -> *mut IbvSrq {
+pub(crate) unsafe extern "C" fn create_srq_ex(
+    context: *mut IbvContext,
+    attr: *mut IbvSrqInitAttrEx,
+) -> *mut IbvSrq {
     errno::pointer((|| {
         context::look(context)?;
         // SAFETY: NULL, or the program's attributes.
@@ -124,7 +127,11 @@ const LIMIT: c_int = 2;
 
 /// Changes the queue's size, or arms its limit.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_modify_srq(srq: *mut IbvSrq, attr: *mut IbvSrqAttr, mask: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_modify_srq(
+    srq: *mut IbvSrq,
+    attr: *mut IbvSrqAttr,
+    mask: c_int,
+) -> c_int {
     errno::number((|| {
         let object = handles::look::<SrqObject>(srq)?;
         // SAFETY: NULL, or the program's attributes.
@@ -144,7 +151,7 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut IbvSrq, attr: *mut IbvSrqAttr,
 
 /// Queries the queue's size and limit.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_srq(srq: *mut IbvSrq, attr: *mut IbvSrqAttr) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut IbvSrq, attr: *mut IbvSrqAttr) -> c_int {
     errno::number((|| {
         let object = handles::look::<SrqObject>(srq)?;
         let facts = object.raw.query().map_err(errno::of_create)?;
@@ -159,7 +166,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut IbvSrq, attr: *mut IbvSrqAttr) 
 /// Destroys a shared receive queue. EBUSY while a queue pair uses it. Waits until all events that were read
 /// are acknowledged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut IbvSrq) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut IbvSrq) -> c_int {
     errno::number((|| {
         let object = handles::look::<SrqObject>(srq)?;
         // SAFETY: the field never changes.
@@ -174,7 +181,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut IbvSrq) -> c_int {
 }
 
 /// Queries the number by which XRC initiators name the queue.
-pub unsafe extern "C" fn get_srq_num(srq: *mut IbvSrq, out: *mut u32) -> c_int {
+pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut IbvSrq, out: *mut u32) -> c_int {
     errno::number((|| {
         let object = handles::look::<SrqObject>(srq)?;
         if !object.is_xrc {

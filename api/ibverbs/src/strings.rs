@@ -10,7 +10,7 @@ fn at(texts: &'static [&'static CStr], place: c_int) -> *const c_char {
 
 /// Returns the text of a completion status.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
+pub(crate) extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
     const TEXTS: &[&CStr] = &[
         c"success",
         c"local length error",
@@ -42,7 +42,7 @@ pub extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
 
 /// Returns the text of a node type.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
+pub(crate) extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
     const TEXTS: &[&CStr] = &[
         c"unknown",
         c"InfiniBand channel adapter",
@@ -58,7 +58,7 @@ pub extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
 
 /// Returns the text of a port state.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
+pub(crate) extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
     const TEXTS: &[&CStr] =
         &[c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer"];
     at(TEXTS, state)
@@ -66,7 +66,7 @@ pub extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
 
 /// Returns the text of an asynchronous event.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
+pub(crate) extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
     const TEXTS: &[&CStr] = &[
         c"CQ error",
         c"local work queue catastrophic error",
@@ -94,7 +94,7 @@ pub extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
 
 /// Returns the text of a send work request's op-code.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_wr_opcode_str(opcode: c_int) -> *const c_char {
+pub(crate) extern "C" fn ibv_wr_opcode_str(opcode: c_int) -> *const c_char {
     const TEXTS: &[&CStr] = &[
         c"rdma-write",
         c"rdma-write-with-imm",

@@ -11,7 +11,7 @@ use crate::errno;
 
 /// Returns the mount point of sysfs.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<std::ffi::CString> = OnceLock::new();
     let path = PATH.get_or_init(|| {
         let chosen = environment::variable("SYSFS_PATH").unwrap_or_else(|| "/sys".into());
@@ -43,7 +43,7 @@ fn read(dir: &Path, file: &OsStr, out: *mut c_char, capacity: usize) -> c_int {
 
 /// Reads the first line of a file into a string. Returns its length, or -1.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_read_sysfs_file(
+pub(crate) unsafe extern "C" fn ibv_read_sysfs_file(
     dir: *const c_char,
     file: *const c_char,
     out: *mut c_char,
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
 
 /// Like [`ibv_read_sysfs_file`], for a file in the device's folder. The function is private to rdma-core.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_read_ibdev_sysfs_file(
+pub(crate) unsafe extern "C" fn ibv_read_ibdev_sysfs_file(
     out: *mut c_char,
     capacity: usize,
     device: *mut IbvDevice,

@@ -10,7 +10,7 @@ use crate::{context, errno};
 
 /// A thread domain.
 #[repr(C)]
-pub struct TdObject {
+pub(crate) struct TdObject {
     verbs: IbvTd,
     /// The number of parent domains that refer to the thread domain.
     pub users: AtomicU32,
@@ -22,7 +22,7 @@ impl Object for TdObject {
 }
 
 /// Allocates a thread domain.
-pub unsafe extern "C" fn alloc_td(context: *mut IbvContext, attr: *mut IbvTdInitAttr) -> *mut IbvTd {
+pub(crate) unsafe extern "C" fn alloc_td(context: *mut IbvContext, attr: *mut IbvTdInitAttr) -> *mut IbvTd {
     errno::pointer((|| {
         context::look(context)?;
         // SAFETY: NULL, or the program's attributes.
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn alloc_td(context: *mut IbvContext, attr: *mut IbvTdInit
 }
 
 /// Deallocates a thread domain. EBUSY while a parent domain refers to it.
-pub unsafe extern "C" fn dealloc_td(td: *mut IbvTd) -> c_int {
+pub(crate) unsafe extern "C" fn dealloc_td(td: *mut IbvTd) -> c_int {
     errno::number((|| {
         let object = handles::look::<TdObject>(td)?;
         if object.users.load(Ordering::Acquire) > 0 {

@@ -11,7 +11,7 @@ use crate::{context, errno};
 
 /// An XRC domain. Within this process, all domains opened with the same file are one.
 #[repr(C)]
-pub struct XrcdObject {
+pub(crate) struct XrcdObject {
     verbs: IbvXrcd,
     pub number: u32,
     file: Option<File>,
@@ -48,7 +48,10 @@ fn file(descriptor: c_int) -> Result<Option<File>, c_int> {
 }
 
 /// Opens the XRC domain of a file, or a new one.
-pub unsafe extern "C" fn open_xrcd(context: *mut IbvContext, attr: *mut IbvXrcdInitAttr) -> *mut IbvXrcd {
+pub(crate) unsafe extern "C" fn open_xrcd(
+    context: *mut IbvContext,
+    attr: *mut IbvXrcdInitAttr,
+) -> *mut IbvXrcd {
     errno::pointer((|| {
         let adapter = &context::look(context)?.nic.adapter;
         // SAFETY: NULL, or the program's attributes.
@@ -86,7 +89,7 @@ pub unsafe extern "C" fn open_xrcd(context: *mut IbvContext, attr: *mut IbvXrcdI
 }
 
 /// Closes an XRC domain. The last handle frees the domain: EBUSY while an object uses it.
-pub unsafe extern "C" fn close_xrcd(xrcd: *mut IbvXrcd) -> c_int {
+pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut IbvXrcd) -> c_int {
     errno::number((|| {
         let object = handles::look::<XrcdObject>(xrcd)?;
         let adapter = &context::look(object.verbs.context)?.nic.adapter;

@@ -33,7 +33,7 @@ impl Drop for Descriptor {
 
 /// Opens the counter of the given name through the broker. Returns `None` if no trusted broker answers. With
 /// `cloexec` the descriptor is closed on `exec`.
-pub fn open(name: &[u8], cloexec: bool) -> Option<c_int> {
+pub(crate) fn open(name: &[u8], cloexec: bool) -> Option<c_int> {
     let broker = connect().filter(is_trusted)?;
     let mut packet = [0u8; 128];
     let len = emit(name, &mut packet)?;

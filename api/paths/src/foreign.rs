@@ -23,7 +23,7 @@ static BEGINS: extern "C" fn() = tell;
 static ENDS: extern "C" fn() = tell;
 
 /// Writes one line to the standard error if a foreign library is loaded. The line appears once in a process.
-pub extern "C" fn tell() {
+pub(crate) extern "C" fn tell() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if SAID.load(Ordering::Relaxed) || folder().is_none() {
         return;

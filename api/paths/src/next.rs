@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Returns the next function of the given name, or NULL if there is none. `cache` holds the result.
-pub fn look(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+pub(crate) fn look(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let known = cache.load(Ordering::Acquire);
     if !known.is_null() {
         return known;
@@ -17,13 +17,13 @@ pub fn look(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 }
 
 /// Returns the calling thread's errno.
-pub fn errno() -> i32 {
+pub(crate) fn errno() -> i32 {
     // SAFETY: the C library returns a place that belongs to the thread.
     unsafe { *libc::__errno_location() }
 }
 
 /// Sets the calling thread's errno.
-pub fn set_errno(errno: i32) {
+pub(crate) fn set_errno(errno: i32) {
     // SAFETY: the C library returns a place that belongs to the thread.
     unsafe { *libc::__errno_location() = errno };
 }

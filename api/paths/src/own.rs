@@ -40,7 +40,7 @@ const PORT: &[u8] = b"/remora0/ports/1/";
 
 /// A path of the device: one of its folders, and the rest of the path.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Own<'a> {
+pub(crate) struct Own<'a> {
     folder: &'static Folder,
     rest: &'a [u8],
 }
@@ -48,7 +48,7 @@ pub struct Own<'a> {
 /// A path that begins in a device folder and leads out of it, such as `/sys/class/infiniband/remora0/../..`.
 /// The equivalent path is `folder` followed by `rest`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Outside<'a> {
+pub(crate) struct Outside<'a> {
     pub folder: &'static [u8],
     pub rest: &'a [u8],
 }
@@ -68,13 +68,13 @@ fn behind<'a>(mut path: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// Splits an absolute path into a device folder and the rest. Returns `None` if the path begins elsewhere.
-pub fn own(path: &[u8]) -> Option<Own<'_>> {
+pub(crate) fn own(path: &[u8]) -> Option<Own<'_>> {
     FOLDERS.iter().find_map(|folder| Some(Own { folder, rest: behind(path, folder.path)? }))
 }
 
 impl<'a> Own<'a> {
     /// Returns the path outside the device's folders to which this path leads, or `None` if it stays inside.
-    pub fn outside(&self) -> Option<Outside<'a>> {
+    pub(crate) fn outside(&self) -> Option<Outside<'a>> {
         let mut folder = self.folder;
         let mut rest = self.rest;
         let mut depth = 0u32;
@@ -106,7 +106,7 @@ impl<'a> Own<'a> {
 }
 
 /// Returns true if the relative path can belong to the device, depending on the folder it starts from.
-pub fn may_be_own(path: &[u8]) -> bool {
+pub(crate) fn may_be_own(path: &[u8]) -> bool {
     let mut path = path;
     while let [b'.', b'/', rest @ ..] = path {
         path = rest;
@@ -115,7 +115,7 @@ pub fn may_be_own(path: &[u8]) -> bool {
 }
 
 /// Returns the counter that the path names, as its path below the port's folder.
-pub fn counter<'a>(own: &Own<'a>) -> Option<&'a [u8]> {
+pub(crate) fn counter<'a>(own: &Own<'a>) -> Option<&'a [u8]> {
     let is_device = own.folder == &FOLDERS[INFINIBAND] || own.folder == &FOLDERS[VIRTUAL];
     let name = own.rest.strip_prefix(PORT).filter(|_| is_device)?;
     let slash = name.iter().position(|byte| *byte == b'/')?;

@@ -7,7 +7,7 @@ use crate::next::{errno, set_errno};
 use crate::own;
 
 /// The maximum length of a path in bytes, including the zero at its end.
-pub const PATH_MAX: usize = libc::PATH_MAX as usize;
+pub(crate) const PATH_MAX: usize = libc::PATH_MAX as usize;
 /// The environment variable with the folder of the tree (`api/broker/src/paths.rs`).
 const PATHS: &CStr = c"REMORA_PATHS";
 
@@ -19,7 +19,7 @@ const OUTSIDE: u8 = 1;
 const ENTERED: u8 = 2;
 
 /// A buffer with a zero-terminated path.
-pub struct Space {
+pub(crate) struct Space {
     bytes: [u8; PATH_MAX],
     len: usize,
 }
@@ -52,19 +52,19 @@ impl Space {
     }
 
     /// Returns the path without the zero at its end.
-    pub fn path(&self) -> &[u8] {
+    pub(crate) fn path(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
     /// Returns the path as a C string.
-    pub fn pointer(&self) -> *const c_char {
+    pub(crate) fn pointer(&self) -> *const c_char {
         self.bytes.as_ptr().cast()
     }
 }
 
 /// Returns the folder of the tree. `None`: the variable is missing, or the process has more rights than its
 /// parent.
-pub fn folder<'a>() -> Option<&'a [u8]> {
+pub(crate) fn folder<'a>() -> Option<&'a [u8]> {
     // SAFETY: the name is a C string. The returned string is valid until the program changes the variable,
     // and the caller copies or compares it at once.
     let folder = unsafe {
@@ -79,7 +79,7 @@ pub fn folder<'a>() -> Option<&'a [u8]> {
 }
 
 /// The result of rewriting a path.
-pub struct Found {
+pub(crate) struct Found {
     /// The path in the tree, or the kernel's path to which a path of the device leads.
     pub space: Space,
     /// The offset of the counter's name in the path, if the path names a counter.
@@ -88,7 +88,7 @@ pub struct Found {
 
 impl Found {
     /// Returns the path of the counter below the port's folder.
-    pub fn counter(&self) -> Option<&[u8]> {
+    pub(crate) fn counter(&self) -> Option<&[u8]> {
         self.counter.map(|begin| &self.space.path()[begin..])
     }
 }
@@ -98,7 +98,7 @@ impl Found {
 /// # Safety
 /// `path` is NULL or a C string.
 #[inline]
-pub unsafe fn may_be_own(path: *const c_char) -> bool {
+pub(crate) unsafe fn may_be_own(path: *const c_char) -> bool {
     if path.is_null() {
         return false;
     }
@@ -134,7 +134,7 @@ fn looks_own(path: &[u8]) -> bool {
 /// # Safety
 /// `path` is a C string.
 #[inline(never)]
-pub unsafe fn find(dir: c_int, path: *const c_char) -> Option<Found> {
+pub(crate) unsafe fn find(dir: c_int, path: *const c_char) -> Option<Found> {
     // SAFETY: the path is a C string by the caller's promise.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let kept = errno();
@@ -254,7 +254,7 @@ fn in_tree(path: &[u8]) -> Option<Found> {
 ///
 /// # Safety
 /// `path` is NULL, or a C string that may be written to.
-pub unsafe fn out_of_tree(path: *mut c_char) {
+pub(crate) unsafe fn out_of_tree(path: *mut c_char) {
     if path.is_null() || INSIDE.load(Ordering::Relaxed) != ENTERED {
         return;
     }

@@ -64,14 +64,18 @@ fn accept_datagrams(id: &IdObject, own: &ConnParam, private_data: &[u8]) -> Resu
 
 /// Accepts a request.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_accept(id: *mut RdmaCmId, param: *mut RdmaConnParam) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_accept(id: *mut RdmaCmId, param: *mut RdmaConnParam) -> c_int {
     // SAFETY: the program's pointer.
     errno::minus_one(id::look(id).and_then(|id| accept(&id, unsafe { given(param) })))
 }
 
 /// Refuses a request or a response.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_reject(id: *mut RdmaCmId, private_data: *const c_void, len: u8) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_reject(
+    id: *mut RdmaCmId,
+    private_data: *const c_void,
+    len: u8,
+) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
         let bytes = match private_data.is_null() {
@@ -85,7 +89,11 @@ pub unsafe extern "C" fn rdma_reject(id: *mut RdmaCmId, private_data: *const c_v
 
 /// Like [`rdma_reject`], because of the peer's vendor options, which this device does not support.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_reject_ece(id: *mut RdmaCmId, private_data: *const c_void, len: u8) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_reject_ece(
+    id: *mut RdmaCmId,
+    private_data: *const c_void,
+    len: u8,
+) -> c_int {
     // SAFETY: the program's pointers are passed on.
     unsafe { rdma_reject(id, private_data, len) }
 }

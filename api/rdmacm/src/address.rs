@@ -9,7 +9,7 @@ use crate::cm_device::Gid;
 use crate::ibverbs;
 
 /// Parses a socket address of the program. EINVAL for NULL and for families other than IPv4 and IPv6.
-pub fn parse(address: *const libc::sockaddr) -> Result<SocketAddr, c_int> {
+pub(crate) fn parse(address: *const libc::sockaddr) -> Result<SocketAddr, c_int> {
     if address.is_null() {
         return Err(libc::EINVAL);
     }
@@ -33,7 +33,7 @@ pub fn parse(address: *const libc::sockaddr) -> Result<SocketAddr, c_int> {
 }
 
 /// Converts an address to its C form.
-pub fn store(address: SocketAddr) -> libc::sockaddr_storage {
+pub(crate) fn store(address: SocketAddr) -> libc::sockaddr_storage {
     let mut storage: libc::sockaddr_storage = ibverbs::zeroed();
     let place = &raw mut storage;
     // SAFETY: the storage has space for an address of each family.
@@ -58,19 +58,19 @@ pub fn store(address: SocketAddr) -> libc::sockaddr_storage {
 }
 
 /// Returns the length in bytes of an address's C form.
-pub fn len(address: SocketAddr) -> libc::socklen_t {
+pub(crate) fn len(address: SocketAddr) -> libc::socklen_t {
     let len =
         if address.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
     len as libc::socklen_t
 }
 
 /// Returns the port of an address in network order; 0 if there is no address.
-pub fn port(storage: &libc::sockaddr_storage) -> u16 {
+pub(crate) fn port(storage: &libc::sockaddr_storage) -> u16 {
     parse((&raw const *storage).cast()).map_or(0, |address| address.port().to_be())
 }
 
 /// Returns the GID of an address.
-pub fn gid(address: SocketAddr) -> IbvGid {
+pub(crate) fn gid(address: SocketAddr) -> IbvGid {
     IbvGid { raw: Address::from(address.ip()).0 }
 }
 
@@ -84,7 +84,7 @@ fn zone(address: SocketAddr) -> Option<u32> {
 
 /// Checks that a link-local address names an existing interface. Without an interface, several hosts may
 /// have the address.
-pub fn check_zone(address: SocketAddr) -> Result<(), c_int> {
+pub(crate) fn check_zone(address: SocketAddr) -> Result<(), c_int> {
     let mut name = [0; libc::IF_NAMESIZE];
     match zone(address) {
         None => Ok(()),
@@ -113,7 +113,7 @@ fn first(gids: &[Gid], like: SocketAddr) -> Result<Gid, c_int> {
 
 /// Returns the GID for an address of this host. The loopback address stands for the device's own address,
 /// unless the device has a loopback address.
-pub fn own(gids: &[Gid], address: SocketAddr) -> Result<Gid, c_int> {
+pub(crate) fn own(gids: &[Gid], address: SocketAddr) -> Result<Gid, c_int> {
     if let Some(gid) = gids.iter().find(|gid| is_same(gid.address, address)) {
         return Ok(*gid);
     }
@@ -139,7 +139,7 @@ fn is_loopback_itself(address: SocketAddr) -> bool {
 
 /// Returns the peer's address for a destination: an address of this device if the program gives the
 /// unspecified or the loopback address.
-pub fn destination(gids: &[Gid], address: SocketAddr) -> SocketAddr {
+pub(crate) fn destination(gids: &[Gid], address: SocketAddr) -> SocketAddr {
     let is_known = gids.iter().any(|gid| is_same(gid.address, address));
     let has_loopback = gids.iter().any(|gid| gid.address.ip().to_canonical().is_loopback());
     let means_own =
@@ -151,7 +151,7 @@ pub fn destination(gids: &[Gid], address: SocketAddr) -> SocketAddr {
 }
 
 /// Returns the GID from which packets to a destination are sent.
-pub fn source(gids: &[Gid], destination: SocketAddr) -> Result<Gid, c_int> {
+pub(crate) fn source(gids: &[Gid], destination: SocketAddr) -> Result<Gid, c_int> {
     let first = first(gids, destination)?;
     if let Some(gid) = gids.iter().find(|gid| is_same(gid.address, destination)) {
         return Ok(*gid);

@@ -9,7 +9,7 @@ use crate::{address, errno, ibverbs};
 
 /// A result of the resolution, with the data that it points to.
 #[repr(C)]
-pub struct Found {
+pub(crate) struct Found {
     verbs: RdmaAddrinfo,
     source: libc::sockaddr_storage,
     destination: libc::sockaddr_storage,
@@ -95,7 +95,11 @@ fn any_address(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo
 }
 
 /// Resolves a name and a service. The error is the resolver's own number.
-pub fn found(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) -> Result<Found, c_int> {
+pub(crate) fn found(
+    node: *const c_char,
+    service: *const c_char,
+    hints: &RdmaAddrinfo,
+) -> Result<Found, c_int> {
     let is_passive = hints.ai_flags & RAI_PASSIVE != 0;
     let mut source = None;
     let mut destination = None;
@@ -145,7 +149,7 @@ pub fn found(node: *const c_char, service: *const c_char, hints: &RdmaAddrinfo) 
 
 /// Resolves a name and a service. Returns the number of a resolver's error unchanged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_getaddrinfo(
+pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char,
     service: *const c_char,
     hints: *const RdmaAddrinfo,
@@ -167,7 +171,7 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
 }
 
 /// Hands a result over to the program, which frees it.
-pub fn give(addrinfo: Found) -> *mut RdmaAddrinfo {
+pub(crate) fn give(addrinfo: Found) -> *mut RdmaAddrinfo {
     let addrinfo = Box::leak(Box::new(addrinfo));
     let source = &raw mut addrinfo.source;
     let destination = &raw mut addrinfo.destination;
@@ -185,7 +189,7 @@ pub fn give(addrinfo: Found) -> *mut RdmaAddrinfo {
 
 /// Frees a result.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_freeaddrinfo(addrinfo: *mut RdmaAddrinfo) {
+pub(crate) unsafe extern "C" fn rdma_freeaddrinfo(addrinfo: *mut RdmaAddrinfo) {
     if !addrinfo.is_null() {
         // SAFETY: the structure is the first field of a `Found`, which is freed once.
         drop(unsafe { Box::from_raw(addrinfo.cast::<Found>()) });

@@ -9,7 +9,7 @@ use crate::id::{IdObject, IdState, Phase};
 use crate::{address, errno, id};
 
 /// Binds an id to a GID's address and this port. Port 0 keeps the id's port, or takes a free one.
-pub fn to_gid(id: &IdObject, state: &mut IdState, gid: Gid, port: u16) -> Result<(), c_int> {
+pub(crate) fn to_gid(id: &IdObject, state: &mut IdState, gid: Gid, port: u16) -> Result<(), c_int> {
     let address = SocketAddr::new(gid.address.ip(), port);
     let address = match gid.address {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => {
@@ -28,7 +28,7 @@ pub fn to_gid(id: &IdObject, state: &mut IdState, gid: Gid, port: u16) -> Result
 }
 
 /// Binds an id to an address of the device, or to a port of all its addresses.
-pub fn bind(id: &IdObject, address: SocketAddr) -> Result<(), c_int> {
+pub(crate) fn bind(id: &IdObject, address: SocketAddr) -> Result<(), c_int> {
     address::check_zone(address)?;
     let mut state = id.state();
     if state.phase != Phase::Idle {
@@ -47,13 +47,13 @@ pub fn bind(id: &IdObject, address: SocketAddr) -> Result<(), c_int> {
 
 /// Binds an id.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_bind_addr(id: *mut RdmaCmId, address: *mut libc::sockaddr) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_bind_addr(id: *mut RdmaCmId, address: *mut libc::sockaddr) -> c_int {
     errno::minus_one(id::look(id).and_then(|id| bind(&id, address::parse(address)?)))
 }
 
 /// Makes an id listen. An id that is not bound gets a port of all addresses.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_listen(id: *mut RdmaCmId, backlog: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_listen(id: *mut RdmaCmId, backlog: c_int) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
         let mut state = id.state();

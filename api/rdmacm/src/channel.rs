@@ -16,7 +16,7 @@ use crate::live::Live;
 /// An event channel.
 #[repr(C)]
 #[derive(Debug)]
-pub struct ChannelObject {
+pub(crate) struct ChannelObject {
     verbs: UnsafeCell<RdmaEventChannel>,
     pub manager: Arc<CmDevice>,
     pub socket: EventChannel,
@@ -31,11 +31,11 @@ unsafe impl Send for ChannelObject {}
 unsafe impl Sync for ChannelObject {}
 
 /// The channels that programs have created.
-pub static CHANNELS: Live<ChannelObject> = Live::new();
+pub(crate) static CHANNELS: Live<ChannelObject> = Live::new();
 
 impl ChannelObject {
     /// Creates a channel.
-    pub fn open() -> Result<Arc<ChannelObject>, c_int> {
+    pub(crate) fn open() -> Result<Arc<ChannelObject>, c_int> {
         let manager = cm_device::shared()?;
         let socket = manager.client.create_channel().map_err(|error| errno::of_io(&error))?;
         let verbs = RdmaEventChannel { fd: socket.as_fd().as_raw_fd() }.into();
@@ -43,35 +43,35 @@ impl ChannelObject {
     }
 
     /// The address by which programs refer to the channel.
-    pub fn handle(&self) -> *mut RdmaEventChannel {
+    pub(crate) fn handle(&self) -> *mut RdmaEventChannel {
         self.verbs.get()
     }
 
     /// The channel's descriptor.
-    pub fn descriptor(&self) -> c_int {
+    pub(crate) fn descriptor(&self) -> c_int {
         self.socket.as_fd().as_raw_fd()
     }
 
     /// The events for which a posted event in the socket stands.
-    pub fn moved(&self) -> MutexGuard<'_, VecDeque<IdEvent>> {
+    pub(crate) fn moved(&self) -> MutexGuard<'_, VecDeque<IdEvent>> {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns a channel of the program. EINVAL for a channel inherited from a parent process.
-pub fn look(channel: *const RdmaEventChannel) -> Result<Arc<ChannelObject>, c_int> {
+pub(crate) fn look(channel: *const RdmaEventChannel) -> Result<Arc<ChannelObject>, c_int> {
     let object = CHANNELS.look(channel)?;
     if object.manager.is_foreign() { Err(libc::EINVAL) } else { Ok(object) }
 }
 
 /// Creates a channel.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_event_channel() -> *mut RdmaEventChannel {
+pub(crate) unsafe extern "C" fn rdma_create_event_channel() -> *mut RdmaEventChannel {
     errno::pointer(ChannelObject::open().map(|object| CHANNELS.give(object) as *mut RdmaEventChannel))
 }
 
 /// Destroys a channel, whose ids were destroyed before.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut RdmaEventChannel) {
+pub(crate) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut RdmaEventChannel) {
     let _ = CHANNELS.take(channel);
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::ibverbs;
 
 /// The number of the device's port.
-pub const PORT: u8 = 1;
+pub(crate) const PORT: u8 = 1;
 /// Entries of the GID table that are read.
 const GIDS: usize = 64;
 
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// A GID of the device's port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Gid {
+pub(crate) struct Gid {
     pub index: u8,
     /// The address, whose UDP port is not used.
     pub address: SocketAddr,
@@ -34,7 +34,7 @@ pub struct Gid {
 
 /// The state that all ids share.
 #[derive(Debug)]
-pub struct CmDevice {
+pub(crate) struct CmDevice {
     fork: ForkMark,
     /// The device, which stays open for the life of the process, unless it fails.
     pub context: *mut IbvContext,
@@ -65,7 +65,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Returns the shared state of this process, opened on the first call. A forked child opens its own.
-pub fn shared() -> Result<Arc<CmDevice>, c_int> {
+pub(crate) fn shared() -> Result<Arc<CmDevice>, c_int> {
     let mut place = locked(&MANAGER);
     if let Some(manager) = place.as_ref().filter(|manager| !manager.is_foreign()) {
         if !manager.client.is_over() {
@@ -143,17 +143,17 @@ impl CmDevice {
     }
 
     /// Returns whether the state belongs to the parent process and was only inherited.
-    pub fn is_foreign(&self) -> bool {
+    pub(crate) fn is_foreign(&self) -> bool {
         self.fork.is_child()
     }
 
     /// The GIDs of the port.
-    pub fn gids(&self) -> Vec<Gid> {
+    pub(crate) fn gids(&self) -> Vec<Gid> {
         gids(self.context)
     }
 
     /// The code of the port's path MTU.
-    pub fn path_mtu(&self) -> u8 {
+    pub(crate) fn path_mtu(&self) -> u8 {
         let mut attr: IbvPortAttr = ibverbs::zeroed();
         // SAFETY: an open device.
         let asked = ibverbs::done(unsafe { ibverbs::ibv_query_port(self.context, PORT, &mut attr) });
@@ -161,7 +161,7 @@ impl CmDevice {
     }
 
     /// Returns the protection domain for ids that provide none.
-    pub fn default_pd(&self) -> Result<*mut IbvPd, c_int> {
+    pub(crate) fn default_pd(&self) -> Result<*mut IbvPd, c_int> {
         let mut defaults = locked(&self.defaults);
         if defaults.pd.is_null() {
             // SAFETY: an open device.
@@ -171,7 +171,7 @@ impl CmDevice {
     }
 
     /// Returns the XRC domain for ids that provide none.
-    pub fn default_xrcd(&self) -> Result<*mut IbvXrcd, c_int> {
+    pub(crate) fn default_xrcd(&self) -> Result<*mut IbvXrcd, c_int> {
         let mut defaults = locked(&self.defaults);
         if defaults.xrcd.is_null() {
             // SAFETY: an open device.

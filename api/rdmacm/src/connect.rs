@@ -16,14 +16,14 @@ const RETRIES: u8 = 7;
 ///
 /// # Safety
 /// The pointer is NULL or the program's.
-pub unsafe fn given<'a>(param: *const RdmaConnParam) -> Option<&'a RdmaConnParam> {
+pub(crate) unsafe fn given<'a>(param: *const RdmaConnParam) -> Option<&'a RdmaConnParam> {
     // SAFETY: the caller's promise.
     unsafe { param.as_ref() }
 }
 
 /// Checks the program's parameters against the device's limits. Applies only to connections in the port
 /// space of TCP.
-pub fn check(id: &IdObject, param: Option<&RdmaConnParam>) -> Result<(), c_int> {
+pub(crate) fn check(id: &IdObject, param: Option<&RdmaConnParam>) -> Result<(), c_int> {
     let shown = id.shown();
     if shown.ps != PS_TCP {
         return Ok(());
@@ -38,7 +38,7 @@ pub fn check(id: &IdObject, param: Option<&RdmaConnParam>) -> Result<(), c_int> 
 }
 
 /// Returns the private data of the program's parameters.
-pub fn private_data(param: Option<&RdmaConnParam>) -> &[u8] {
+pub(crate) fn private_data(param: Option<&RdmaConnParam>) -> &[u8] {
     match param {
         Some(param) if !param.private_data.is_null() => {
             // SAFETY: the program states that it has that many bytes there.
@@ -49,7 +49,7 @@ pub fn private_data(param: Option<&RdmaConnParam>) -> &[u8] {
 }
 
 /// Returns the parameters of this side's queue pair for the peer.
-pub fn own_param(id: &IdObject, state: &IdState, param: Option<&RdmaConnParam>) -> ConnParam {
+pub(crate) fn own_param(id: &IdObject, state: &IdState, param: Option<&RdmaConnParam>) -> ConnParam {
     let shown = id.shown();
     let (qpn, srq) = if shown.qp.is_null() {
         param.map_or((0, false), |param| (param.qp_num, param.srq != 0))
@@ -106,14 +106,14 @@ fn connect(id: &IdObject, param: Option<&RdmaConnParam>) -> Result<(), c_int> {
 
 /// Requests a connection.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_connect(id: *mut RdmaCmId, param: *mut RdmaConnParam) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_connect(id: *mut RdmaCmId, param: *mut RdmaConnParam) -> c_int {
     // SAFETY: the program's pointer.
     errno::minus_one(id::look(id).and_then(|id| connect(&id, unsafe { given(param) })))
 }
 
 /// Reports that the active side's queue pair, which the program manages itself, is ready.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_establish(id: *mut RdmaCmId) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_establish(id: *mut RdmaCmId) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
         // For an id with a queue pair, the library has reported it already.
@@ -129,7 +129,7 @@ const COMM_EST: c_int = 4;
 
 /// Reports that the queue pair received a message before the peer reported to be ready.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_notify(id: *mut RdmaCmId, event: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_notify(id: *mut RdmaCmId, event: c_int) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
         if event != COMM_EST {

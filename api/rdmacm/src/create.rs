@@ -23,7 +23,7 @@ fn port_space(ps: c_int) -> Result<PortSpace, c_int> {
 }
 
 /// Creates an id. Without a channel the id gets a hidden one.
-pub fn create(
+pub(crate) fn create(
     channel: *mut RdmaEventChannel,
     context: *mut c_void,
     ps: c_int,
@@ -47,7 +47,7 @@ pub fn create(
 
 /// Creates an id.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_id(
+pub(crate) unsafe extern "C" fn rdma_create_id(
     channel: *mut RdmaEventChannel,
     out: *mut *mut RdmaCmId,
     context: *mut c_void,

@@ -9,7 +9,7 @@ use crate::id::{IDS, IdObject};
 use crate::{errno, multicast, registry, sync, unread};
 
 /// Destroys an id in any state, and notifies its peer. Returns when all events of the id are acknowledged.
-pub fn destroy(id: *const RdmaCmId) -> Result<(), c_int> {
+pub(crate) fn destroy(id: *const RdmaCmId) -> Result<(), c_int> {
     let id = IDS.take(id)?;
     if id.manager.is_foreign() {
         // The id belongs to the parent process and must not be dropped.
@@ -44,6 +44,6 @@ fn forget_unread(id: &IdObject, channel: &ChannelObject) {
 
 /// Destroys an id.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_destroy_id(id: *mut RdmaCmId) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_destroy_id(id: *mut RdmaCmId) -> c_int {
     errno::minus_one(destroy(id))
 }

@@ -7,7 +7,7 @@ use crate::{cm_device, errno};
 
 /// Returns a list of the open devices, which ends with NULL. It has one device, which stays open.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut IbvContext {
+pub(crate) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut IbvContext {
     errno::pointer(cm_device::shared().map(|manager| {
         // SAFETY: NULL, or the program's variable.
         if let Some(count) = unsafe { count.as_mut() } {
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut IbvCon
 
 /// Frees a list of devices.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut IbvContext) {
+pub(crate) unsafe extern "C" fn rdma_free_devices(list: *mut *mut IbvContext) {
     if !list.is_null() {
         // SAFETY: a list returned by `rdma_get_devices` has two entries.
         drop(unsafe { Box::from_raw(list.cast::<[*mut IbvContext; 2]>()) });

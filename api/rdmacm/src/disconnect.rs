@@ -21,6 +21,6 @@ fn disconnect(id: &IdObject) -> Result<(), c_int> {
 
 /// Ends a connection, or confirms its end. Work posted to the queue pair is flushed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_disconnect(id: *mut RdmaCmId) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_disconnect(id: *mut RdmaCmId) -> c_int {
     errno::minus_one(id::look(id).and_then(|id| disconnect(&id)))
 }

@@ -8,7 +8,7 @@ use crate::{errno, ibverbs, id};
 
 /// Accepts options, which are not sent to the peer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_set_local_ece(id: *mut RdmaCmId, ece: *mut IbvEce) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_set_local_ece(id: *mut RdmaCmId, ece: *mut IbvEce) -> c_int {
     // SAFETY: NULL, or the program's structure.
     let ece = unsafe { ece.as_ref() }.filter(|ece| ece.comp_mask == 0);
     errno::minus_one(id::look(id).and_then(|_| ece.map(drop).ok_or(libc::EINVAL)))
@@ -16,7 +16,7 @@ pub unsafe extern "C" fn rdma_set_local_ece(id: *mut RdmaCmId, ece: *mut IbvEce)
 
 /// Returns empty options for the peer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut RdmaCmId, ece: *mut IbvEce) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_get_remote_ece(id: *mut RdmaCmId, ece: *mut IbvEce) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
         // SAFETY: NULL, or the program's structure.

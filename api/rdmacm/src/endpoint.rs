@@ -41,7 +41,7 @@ fn prepare(
 
 /// Creates an endpoint from a result of `rdma_getaddrinfo`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_ep(
+pub(crate) unsafe extern "C" fn rdma_create_ep(
     out: *mut *mut RdmaCmId,
     addrinfo: *mut RdmaAddrinfo,
     pd: *mut IbvPd,
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn rdma_create_ep(
 
 /// Destroys an endpoint and the objects that it has created.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_destroy_ep(id: *mut RdmaCmId) {
+pub(crate) unsafe extern "C" fn rdma_destroy_ep(id: *mut RdmaCmId) {
     if let Ok(object) = IDS.look(id) {
         qp::destroy(&object);
         srq::destroy(&object);
@@ -111,7 +111,7 @@ fn next_request(listener: &IdObject) -> Result<*mut RdmaCmId, c_int> {
 
 /// Waits for a request to a listener that has no channel of the program.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_request(listener: *mut RdmaCmId, out: *mut *mut RdmaCmId) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_get_request(listener: *mut RdmaCmId, out: *mut *mut RdmaCmId) -> c_int {
     errno::minus_one((|| {
         let listener = id::look(listener)?;
         // SAFETY: NULL, or the program's variable.

@@ -12,7 +12,7 @@ use crate::outstanding::Outstanding;
 
 /// An event in the hands of the program.
 #[repr(C)]
-pub struct EventObject {
+pub(crate) struct EventObject {
     verbs: UnsafeCell<RdmaCmEvent>,
     /// The peer's private data, to which the event points.
     private_data: Box<[u8]>,
@@ -26,10 +26,10 @@ unsafe impl Send for EventObject {}
 unsafe impl Sync for EventObject {}
 
 /// The events that programs have not acknowledged.
-pub static EVENTS: Live<EventObject> = Live::new();
+pub(crate) static EVENTS: Live<EventObject> = Live::new();
 
 /// The parameters of an event, besides its kind.
-pub enum EventDetail {
+pub(crate) enum EventDetail {
     Nothing,
     /// The parameters of a connection.
     Connection(RdmaConnParam),
@@ -40,7 +40,7 @@ pub enum EventDetail {
 }
 
 /// An event to be delivered.
-pub struct NewEvent {
+pub(crate) struct NewEvent {
     pub event: c_int,
     pub status: c_int,
     pub detail: EventDetail,
@@ -49,12 +49,12 @@ pub struct NewEvent {
 
 impl NewEvent {
     /// Returns an event without parameters.
-    pub fn plain(event: c_int, status: c_int) -> NewEvent {
+    pub(crate) fn plain(event: c_int, status: c_int) -> NewEvent {
         NewEvent { event, status, detail: EventDetail::Nothing, private_data: Vec::new() }
     }
 
     /// Delivers the event to the program. `listener` is the listening id if the event is a request.
-    pub fn give(
+    pub(crate) fn give(
         self,
         id: &IdObject,
         listener: Option<&IdObject>,
@@ -98,7 +98,7 @@ impl NewEvent {
 
 impl EventObject {
     /// The structure that programs see.
-    pub fn shown(&self) -> RdmaCmEvent {
+    pub(crate) fn shown(&self) -> RdmaCmEvent {
         debug_assert!(self.private_data.len() < 256, "private data of a message is shorter than 256 bytes");
         // SAFETY: programs only read the structure.
         unsafe { *self.verbs.get() }
@@ -106,12 +106,12 @@ impl EventObject {
 }
 
 /// Acknowledges an event and frees it.
-pub fn acknowledge(event: *const RdmaCmEvent) -> Result<(), c_int> {
+pub(crate) fn acknowledge(event: *const RdmaCmEvent) -> Result<(), c_int> {
     EVENTS.take(event).map(|event| event.outstanding.acknowledge())
 }
 
 /// Acknowledges an event.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut RdmaCmEvent) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_ack_cm_event(event: *mut RdmaCmEvent) -> c_int {
     errno::minus_one(acknowledge(event))
 }

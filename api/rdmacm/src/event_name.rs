@@ -27,7 +27,7 @@ const NAMES: [&CStr; 20] = [
 
 /// Returns the name of an event, as in the header.
 #[unsafe(no_mangle)]
-pub extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
+pub(crate) extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
     let name = usize::try_from(event).ok().and_then(|event| NAMES.get(event));
     name.unwrap_or(&c"UNKNOWN EVENT").as_ptr()
 }

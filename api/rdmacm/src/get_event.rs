@@ -69,7 +69,7 @@ fn take(channel: &Arc<ChannelObject>, packet: &[u8]) -> Result<Option<*mut RdmaC
 }
 
 /// Waits for an event of a channel inside another call.
-pub fn wait(channel: &Arc<ChannelObject>) -> Result<*mut RdmaCmEvent, c_int> {
+pub(crate) fn wait(channel: &Arc<ChannelObject>) -> Result<*mut RdmaCmEvent, c_int> {
     let mut packet = [0u8; IdEvent::MAX_LEN];
     loop {
         let read = rustix::net::recv(&channel.socket, &mut packet[..], RecvFlags::empty());
@@ -82,7 +82,7 @@ pub fn wait(channel: &Arc<ChannelObject>) -> Result<*mut RdmaCmEvent, c_int> {
 
 /// Waits for an event. Obeys `O_NONBLOCK` on the channel's descriptor, and returns on a signal.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_cm_event(
+pub(crate) unsafe extern "C" fn rdma_get_cm_event(
     channel: *mut RdmaEventChannel,
     event: *mut *mut RdmaCmEvent,
 ) -> c_int {

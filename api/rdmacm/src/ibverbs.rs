@@ -12,45 +12,45 @@ use crate::errno;
 // Unit tests are programs, which link the system's library.
 #[cfg_attr(test, link(name = "ibverbs"))]
 unsafe extern "C" {
-    pub fn ibv_get_device_list(count: *mut c_int) -> *mut *mut IbvDevice;
-    pub fn ibv_free_device_list(list: *mut *mut IbvDevice);
-    pub fn ibv_open_device(device: *mut IbvDevice) -> *mut IbvContext;
-    pub fn ibv_close_device(context: *mut IbvContext) -> c_int;
-    pub fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int;
-    pub fn ibv_query_device(context: *mut IbvContext, attr: *mut IbvDeviceAttr) -> c_int;
-    pub fn ibv_query_port(context: *mut IbvContext, port: u8, attr: *mut IbvPortAttr) -> c_int;
-    pub fn _ibv_query_gid_table(
+    pub(crate) fn ibv_get_device_list(count: *mut c_int) -> *mut *mut IbvDevice;
+    pub(crate) fn ibv_free_device_list(list: *mut *mut IbvDevice);
+    pub(crate) fn ibv_open_device(device: *mut IbvDevice) -> *mut IbvContext;
+    pub(crate) fn ibv_close_device(context: *mut IbvContext) -> c_int;
+    pub(crate) fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int;
+    pub(crate) fn ibv_query_device(context: *mut IbvContext, attr: *mut IbvDeviceAttr) -> c_int;
+    pub(crate) fn ibv_query_port(context: *mut IbvContext, port: u8, attr: *mut IbvPortAttr) -> c_int;
+    pub(crate) fn _ibv_query_gid_table(
         context: *mut IbvContext,
         entries: *mut IbvGidEntry,
         count: usize,
         flags: u32,
         entry_size: usize,
     ) -> isize;
-    pub fn ibv_alloc_pd(context: *mut IbvContext) -> *mut IbvPd;
-    pub fn ibv_create_comp_channel(context: *mut IbvContext) -> *mut IbvCompChannel;
-    pub fn ibv_destroy_comp_channel(channel: *mut IbvCompChannel) -> c_int;
-    pub fn ibv_create_cq(
+    pub(crate) fn ibv_alloc_pd(context: *mut IbvContext) -> *mut IbvPd;
+    pub(crate) fn ibv_create_comp_channel(context: *mut IbvContext) -> *mut IbvCompChannel;
+    pub(crate) fn ibv_destroy_comp_channel(channel: *mut IbvCompChannel) -> c_int;
+    pub(crate) fn ibv_create_cq(
         context: *mut IbvContext,
         cqe: c_int,
         cq_context: *mut c_void,
         channel: *mut IbvCompChannel,
         comp_vector: c_int,
     ) -> *mut IbvCq;
-    pub fn ibv_destroy_cq(cq: *mut IbvCq) -> c_int;
-    pub fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mask: c_int) -> c_int;
-    pub fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int;
-    pub fn ibv_destroy_srq(srq: *mut IbvSrq) -> c_int;
-    pub fn ibv_attach_mcast(qp: *mut IbvQp, gid: *const IbvGid, lid: u16) -> c_int;
-    pub fn ibv_detach_mcast(qp: *mut IbvQp, gid: *const IbvGid, lid: u16) -> c_int;
+    pub(crate) fn ibv_destroy_cq(cq: *mut IbvCq) -> c_int;
+    pub(crate) fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mask: c_int) -> c_int;
+    pub(crate) fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int;
+    pub(crate) fn ibv_destroy_srq(srq: *mut IbvSrq) -> c_int;
+    pub(crate) fn ibv_attach_mcast(qp: *mut IbvQp, gid: *const IbvGid, lid: u16) -> c_int;
+    pub(crate) fn ibv_detach_mcast(qp: *mut IbvQp, gid: *const IbvGid, lid: u16) -> c_int;
 }
 
 /// Converts the result of a function that returns NULL on an error, with the errno set.
-pub fn made<T>(pointer: *mut T) -> Result<*mut T, c_int> {
+pub(crate) fn made<T>(pointer: *mut T) -> Result<*mut T, c_int> {
     if pointer.is_null() { Err(errno::last()) } else { Ok(pointer) }
 }
 
 /// Converts the result of a function that returns an errno.
-pub fn done(number: c_int) -> Result<(), c_int> {
+pub(crate) fn done(number: c_int) -> Result<(), c_int> {
     match number {
         0 => Ok(()),
         -1 => Err(errno::last()),
@@ -76,7 +76,10 @@ unsafe fn functions<'a>(context: *mut IbvContext) -> Result<&'a VerbsContext, c_
 ///
 /// # Safety
 /// The context is open.
-pub unsafe fn create_qp(context: *mut IbvContext, attr: &mut IbvQpInitAttrEx) -> Result<*mut IbvQp, c_int> {
+pub(crate) unsafe fn create_qp(
+    context: *mut IbvContext,
+    attr: &mut IbvQpInitAttrEx,
+) -> Result<*mut IbvQp, c_int> {
     // SAFETY: the caller's promise, and the context that the function belongs to.
     unsafe { made(functions(context)?.create_qp_ex.ok_or(libc::EOPNOTSUPP)?(context, attr)) }
 }
@@ -85,7 +88,7 @@ pub unsafe fn create_qp(context: *mut IbvContext, attr: &mut IbvQpInitAttrEx) ->
 ///
 /// # Safety
 /// The context is open.
-pub unsafe fn create_srq(
+pub(crate) unsafe fn create_srq(
     context: *mut IbvContext,
     attr: &mut IbvSrqInitAttrEx,
 ) -> Result<*mut IbvSrq, c_int> {
@@ -97,7 +100,7 @@ pub unsafe fn create_srq(
 ///
 /// # Safety
 /// The context is open.
-pub unsafe fn open_xrcd(context: *mut IbvContext) -> Result<*mut IbvXrcd, c_int> {
+pub(crate) unsafe fn open_xrcd(context: *mut IbvContext) -> Result<*mut IbvXrcd, c_int> {
     let mut attr = IbvXrcdInitAttr { comp_mask: XRCD_INIT_ATTR, fd: -1, oflags: libc::O_CREAT };
     // SAFETY: the caller's promise, and the context that the function belongs to.
     unsafe { made(functions(context)?.open_xrcd.ok_or(libc::EOPNOTSUPP)?(context, &mut attr)) }
@@ -107,13 +110,13 @@ pub unsafe fn open_xrcd(context: *mut IbvContext) -> Result<*mut IbvXrcd, c_int>
 ///
 /// # Safety
 /// The domain is open, and is closed once.
-pub unsafe fn close_xrcd(xrcd: *mut IbvXrcd) -> Result<(), c_int> {
+pub(crate) unsafe fn close_xrcd(xrcd: *mut IbvXrcd) -> Result<(), c_int> {
     // SAFETY: the caller's promise, and the context that the function belongs to.
     unsafe { done(functions((*xrcd).context)?.close_xrcd.ok_or(libc::EOPNOTSUPP)?(xrcd)) }
 }
 
 /// Returns a structure of the ABI whose fields are all zero.
-pub fn zeroed<T: Copy>() -> T {
+pub(crate) fn zeroed<T: Copy>() -> T {
     // SAFETY: used for structures of the ABI, in which zero is valid for every field: C programs fill them
     // so.
     unsafe { std::mem::zeroed() }

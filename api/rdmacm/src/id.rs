@@ -22,7 +22,7 @@ use crate::outstanding::Outstanding;
 use crate::{address, ibverbs};
 
 /// The hop limit of packets.
-pub const HOPS: u8 = 64;
+pub(crate) const HOPS: u8 = 64;
 /// The default partition, with full membership.
 const PKEY: u16 = 0xffff;
 /// The code of the packet lifetime, 0.27 s, as the communication manager uses it.
@@ -30,7 +30,7 @@ const PACKET_LIFE_TIME: u8 = 16;
 
 /// The progress of an id.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     Idle,
     Bound,
     Listening,
@@ -46,7 +46,7 @@ pub enum Phase {
 
 /// An id (`rdma_cm_id`).
 #[repr(C)]
-pub struct IdObject {
+pub(crate) struct IdObject {
     verbs: UnsafeCell<RdmaCmId>,
     path: UnsafeCell<IbvSaPathRec>,
     pub manager: Arc<CmDevice>,
@@ -57,7 +57,7 @@ pub struct IdObject {
 }
 
 /// The mutable state of an id, besides the structure that programs see.
-pub struct IdState {
+pub(crate) struct IdState {
     pub phase: Phase,
     pub channel: Arc<ChannelObject>,
     /// True if the channel is hidden: calls then wait for their events.
@@ -83,7 +83,7 @@ pub struct IdState {
 
 /// The attributes of the queue pairs for a listener's requests.
 #[derive(Copy, Clone)]
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     pub pd: *mut IbvPd,
     pub attr: IbvQpInitAttr,
 }
@@ -109,10 +109,10 @@ fn random_psn() -> Psn {
 }
 
 /// The ids that programs have.
-pub static IDS: Live<IdObject> = Live::new();
+pub(crate) static IDS: Live<IdObject> = Live::new();
 
 /// The parameters of a new id.
-pub struct Made {
+pub(crate) struct Made {
     pub number: u64,
     pub channel: Arc<ChannelObject>,
     pub is_sync: bool,
@@ -123,7 +123,7 @@ pub struct Made {
 
 impl IdObject {
     /// Creates an id.
-    pub fn new(made: Made) -> Arc<IdObject> {
+    pub(crate) fn new(made: Made) -> Arc<IdObject> {
         let Made { number, channel, is_sync, context, ps, qp_type } = made;
         let manager = Arc::clone(&channel.manager);
         let verbs = RdmaCmId { channel: channel.handle(), context, ps, qp_type, ..ibverbs::zeroed() };
@@ -155,32 +155,32 @@ impl IdObject {
     }
 
     /// The address by which programs refer to the id.
-    pub fn handle(&self) -> *mut RdmaCmId {
+    pub(crate) fn handle(&self) -> *mut RdmaCmId {
         self.verbs.get()
     }
 
-    pub fn state(&self) -> MutexGuard<'_, IdState> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, IdState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A copy of the structure that programs see.
-    pub fn shown(&self) -> RdmaCmId {
+    pub(crate) fn shown(&self) -> RdmaCmId {
         // SAFETY: the object lives. By the manual pages, the program's threads take turns.
         unsafe { *self.verbs.get() }
     }
 
     /// Changes the structure that programs see.
-    pub fn show(&self, change: impl FnOnce(&mut RdmaCmId)) {
+    pub(crate) fn show(&self, change: impl FnOnce(&mut RdmaCmId)) {
         // SAFETY: as above.
         change(unsafe { &mut *self.verbs.get() });
     }
 
-    pub fn is_datagrams(&self) -> bool {
+    pub(crate) fn is_datagrams(&self) -> bool {
         self.shown().qp_type == QPT_UD
     }
 
     /// Attaches the id to the device at this GID. An id without a protection domain gets the default one.
-    pub fn at_device(&self, state: &mut IdState, gid: Gid) -> Result<(), c_int> {
+    pub(crate) fn at_device(&self, state: &mut IdState, gid: Gid) -> Result<(), c_int> {
         let pd = self.manager.default_pd()?;
         state.gid_index = gid.index;
         self.show(|id| {
@@ -195,13 +195,13 @@ impl IdObject {
     }
 
     /// Sets the local address.
-    pub fn set_local(&self, state: &mut IdState, address: SocketAddr) {
+    pub(crate) fn set_local(&self, state: &mut IdState, address: SocketAddr) {
         state.local = Some(address);
         self.show(|id| id.route.addr.src_storage = address::store(address));
     }
 
     /// Sets the peer's address.
-    pub fn set_remote(&self, state: &mut IdState, address: SocketAddr) {
+    pub(crate) fn set_remote(&self, state: &mut IdState, address: SocketAddr) {
         state.remote = Some(address);
         self.show(|id| {
             id.route.addr.dst_storage = address::store(address);
@@ -210,7 +210,7 @@ impl IdObject {
     }
 
     /// Sets the path to the peer in the form of a subnet manager's record.
-    pub fn set_path(&self, traffic_class: u8) {
+    pub(crate) fn set_path(&self, traffic_class: u8) {
         let IbvGids { sgid, dgid } = self.gids();
         let path = IbvSaPathRec {
             dgid,
@@ -246,19 +246,19 @@ struct IbvGids {
 }
 
 /// Returns an id of the program. EINVAL for an id inherited from a parent process.
-pub fn look(id: *const RdmaCmId) -> Result<Arc<IdObject>, c_int> {
+pub(crate) fn look(id: *const RdmaCmId) -> Result<Arc<IdObject>, c_int> {
     let object = IDS.look(id)?;
     if object.manager.is_foreign() { Err(libc::EINVAL) } else { Ok(object) }
 }
 
 /// Returns the port that the id is bound to in network order; 0 if there is none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_src_port(id: *mut RdmaCmId) -> u16 {
+pub(crate) unsafe extern "C" fn rdma_get_src_port(id: *mut RdmaCmId) -> u16 {
     IDS.look(id).map_or(0, |id| address::port(&id.shown().route.addr.src_storage))
 }
 
 /// Returns the peer's port in network order; 0 if there is none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_dst_port(id: *mut RdmaCmId) -> u16 {
+pub(crate) unsafe extern "C" fn rdma_get_dst_port(id: *mut RdmaCmId) -> u16 {
     IDS.look(id).map_or(0, |id| address::port(&id.shown().route.addr.dst_storage))
 }

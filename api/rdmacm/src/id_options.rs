@@ -2,7 +2,7 @@
 
 /// The options of an id.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct IdOptions {
+pub(crate) struct IdOptions {
     /// The type of service of the id's packets.
     pub tos: u8,
     /// True if other ids with this option may have the same port.

@@ -6,11 +6,11 @@ use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The live objects of one kind, by their address. A call keeps an object alive until it returns.
-pub struct Live<T>(Mutex<BTreeMap<usize, Arc<T>>>);
+pub(crate) struct Live<T>(Mutex<BTreeMap<usize, Arc<T>>>);
 
 impl<T> Live<T> {
     /// Creates an empty table.
-    pub const fn new() -> Live<T> {
+    pub(crate) const fn new() -> Live<T> {
         Live(Mutex::new(BTreeMap::new()))
     }
 
@@ -19,19 +19,19 @@ impl<T> Live<T> {
     }
 
     /// Hands an object over to the program, and returns its address.
-    pub fn give(&self, object: Arc<T>) -> usize {
+    pub(crate) fn give(&self, object: Arc<T>) -> usize {
         let address = Arc::as_ptr(&object) as usize;
         self.all().insert(address, object);
         address
     }
 
     /// Returns the object at an address.
-    pub fn look<P>(&self, address: *const P) -> Result<Arc<T>, c_int> {
+    pub(crate) fn look<P>(&self, address: *const P) -> Result<Arc<T>, c_int> {
         self.all().get(&(address as usize)).cloned().ok_or(libc::EINVAL)
     }
 
     /// Takes the object at an address back from the program.
-    pub fn take<P>(&self, address: *const P) -> Result<Arc<T>, c_int> {
+    pub(crate) fn take<P>(&self, address: *const P) -> Result<Arc<T>, c_int> {
         self.all().remove(&(address as usize)).ok_or(libc::EINVAL)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::outstanding::Outstanding;
 
 /// A group that an id has joined.
-pub struct Membership {
+pub(crate) struct Membership {
     pub number: u64,
     pub group: SocketAddr,
     pub context: usize,

@@ -10,7 +10,7 @@ use crate::{errno, id, sync, unread};
 /// Moves an id to another channel, or to a hidden one for NULL. Its unread events move with it, and later
 /// events arrive in the new channel. Returns when all events that the program has read are acknowledged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventChannel) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventChannel) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
         let is_sync = channel.is_null();

@@ -55,7 +55,7 @@ fn address_vector(state: &IdState, dgid: IbvGid) -> IbvAhAttr {
 
 /// Returns the event that a group was joined, after attaching the id's queue pair. `None` if the id has left
 /// the group since.
-pub fn joined(id: &Arc<IdObject>, number: u64) -> Option<*mut RdmaCmEvent> {
+pub(crate) fn joined(id: &Arc<IdObject>, number: u64) -> Option<*mut RdmaCmEvent> {
     let mut state = id.state();
     let index = state.groups.iter().position(|membership| membership.number == number)?;
     let Membership { group, context, sends_only, .. } = state.groups[index];
@@ -110,7 +110,7 @@ fn leave(id: &IdObject, group: SocketAddr) -> Result<(), c_int> {
 }
 
 /// Leaves all groups of an id that is destroyed.
-pub fn leave_all(id: &IdObject) {
+pub(crate) fn leave_all(id: &IdObject) {
     let groups = std::mem::take(&mut id.state().groups);
     for membership in &groups {
         // Fails if the queue pair was destroyed before.
@@ -120,7 +120,7 @@ pub fn leave_all(id: &IdObject) {
 
 /// Joins a group.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_join_multicast(
+pub(crate) unsafe extern "C" fn rdma_join_multicast(
     id: *mut RdmaCmId,
     group: *mut libc::sockaddr,
     context: *mut c_void,
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn rdma_join_multicast(
 
 /// Joins a group, optionally only for sending.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_join_multicast_ex(
+pub(crate) unsafe extern "C" fn rdma_join_multicast_ex(
     id: *mut RdmaCmId,
     attr: *mut RdmaCmJoinMcAttrEx,
     context: *mut c_void,
@@ -148,6 +148,6 @@ pub unsafe extern "C" fn rdma_join_multicast_ex(
 
 /// Leaves a group. Returns when the event of joining it is acknowledged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_leave_multicast(id: *mut RdmaCmId, group: *mut libc::sockaddr) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_leave_multicast(id: *mut RdmaCmId, group: *mut libc::sockaddr) -> c_int {
     errno::minus_one(id::look(id).and_then(|id| leave(&id, address::parse(group)?)))
 }

@@ -8,7 +8,7 @@ use crate::{errno, id};
 
 /// Sets an option: type of service, reuse of ports, IPv6 only, or ACK timeout.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_set_option(
+pub(crate) unsafe extern "C" fn rdma_set_option(
     id: *mut RdmaCmId,
     level: c_int,
     name: c_int,

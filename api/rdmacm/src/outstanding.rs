@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The number of unacknowledged events of one object.
 #[derive(Debug, Default)]
-pub struct Outstanding {
+pub(crate) struct Outstanding {
     count: Mutex<u32>,
     changed: Condvar,
 }
@@ -16,19 +16,19 @@ impl Outstanding {
     }
 
     /// Counts an event that is delivered to the program.
-    pub fn deliver(&self) {
+    pub(crate) fn deliver(&self) {
         *self.count() += 1;
     }
 
     /// Counts an acknowledgement.
-    pub fn acknowledge(&self) {
+    pub(crate) fn acknowledge(&self) {
         let mut count = self.count();
         *count = count.saturating_sub(1);
         self.changed.notify_all();
     }
 
     /// Waits until all events are acknowledged.
-    pub fn wait(&self) {
+    pub(crate) fn wait(&self) {
         let mut count = self.count();
         while *count > 0 {
             count = self.changed.wait(count).unwrap_or_else(PoisonError::into_inner);

@@ -27,7 +27,7 @@ fn create_cq(
 }
 
 /// Creates the completion queues that neither the program nor the id has. A size of 0 creates none.
-pub fn create_cqs(id: &IdObject, send: u32, receive: u32) -> Result<(), c_int> {
+pub(crate) fn create_cqs(id: &IdObject, send: u32, receive: u32) -> Result<(), c_int> {
     let context = id.shown().verbs;
     if receive > 0 {
         let (channel, cq) = create_cq(context, id.handle(), receive)?;
@@ -44,7 +44,7 @@ pub fn create_cqs(id: &IdObject, send: u32, receive: u32) -> Result<(), c_int> {
 }
 
 /// Destroys the completion queues that the id has created.
-pub fn destroy_cqs(id: &IdObject) {
+pub(crate) fn destroy_cqs(id: &IdObject) {
     let shown = id.shown();
     let is_shared = shown.qp_type == QPT_XRC_RECV && !shown.srq.is_null();
     if is_shared || !std::mem::take(&mut id.state().made_cqs) {
@@ -116,7 +116,7 @@ fn complete(id: &IdObject, attr: &mut IbvQpInitAttrEx) -> Result<(), c_int> {
 }
 
 /// Creates the id's queue pair and moves it to INIT, or to RTS for datagrams.
-pub fn create(id: &IdObject, attr: &mut IbvQpInitAttrEx) -> Result<(), c_int> {
+pub(crate) fn create(id: &IdObject, attr: &mut IbvQpInitAttrEx) -> Result<(), c_int> {
     complete(id, attr)?;
     // SAFETY: an open device.
     let qp = unsafe { ibverbs::create_qp(id.shown().verbs, attr) }.inspect_err(|_| destroy_cqs(id))?;
@@ -132,7 +132,7 @@ pub fn create(id: &IdObject, attr: &mut IbvQpInitAttrEx) -> Result<(), c_int> {
 }
 
 /// Creates the queue pair from the attributes of `ibv_create_qp`, which receive the actual sizes.
-pub fn create_plain(id: &IdObject, pd: *mut IbvPd, attr: &mut IbvQpInitAttr) -> Result<(), c_int> {
+pub(crate) fn create_plain(id: &IdObject, pd: *mut IbvPd, attr: &mut IbvQpInitAttr) -> Result<(), c_int> {
     let IbvQpInitAttr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } = *attr;
     let mut full = IbvQpInitAttrEx {
         qp_context,
@@ -154,7 +154,7 @@ pub fn create_plain(id: &IdObject, pd: *mut IbvPd, attr: &mut IbvQpInitAttr) -> 
 
 /// Makes the id's queue pair.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_qp_ex(id: *mut RdmaCmId, attr: *mut IbvQpInitAttrEx) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_create_qp_ex(id: *mut RdmaCmId, attr: *mut IbvQpInitAttrEx) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
         // SAFETY: NULL, or the program's attributes.
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn rdma_create_qp_ex(id: *mut RdmaCmId, attr: *mut IbvQpIn
 
 /// Makes the id's queue pair.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_qp(
+pub(crate) unsafe extern "C" fn rdma_create_qp(
     id: *mut RdmaCmId,
     pd: *mut IbvPd,
     attr: *mut IbvQpInitAttr,
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn rdma_create_qp(
 }
 
 /// Destroys the id's queue pair, and the completion queues that were created for it.
-pub fn destroy(id: &IdObject) {
+pub(crate) fn destroy(id: &IdObject) {
     let qp = id.shown().qp;
     if !qp.is_null() {
         // SAFETY: the id's own queue pair.
@@ -189,7 +189,7 @@ pub fn destroy(id: &IdObject) {
 
 /// Destroys the id's queue pair.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_destroy_qp(id: *mut RdmaCmId) {
+pub(crate) unsafe extern "C" fn rdma_destroy_qp(id: *mut RdmaCmId) {
     if let Ok(id) = id::IDS.look(id) {
         destroy(&id);
     }

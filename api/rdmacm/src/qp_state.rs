@@ -19,10 +19,10 @@ const ACCESS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
 const MIN_RNR_TIMER: u8 = 12;
 
 /// Attributes of a queue pair, and the mask of those that are set.
-pub type Attributes = (IbvQpAttr, c_int);
+pub(crate) type Attributes = (IbvQpAttr, c_int);
 
 /// Returns the address vector of an id's peer.
-pub fn address_vector(id: &IdObject) -> IbvAhAttr {
+pub(crate) fn address_vector(id: &IdObject) -> IbvAhAttr {
     let dgid = id.shown().route.addr.addr.dgid;
     let state = id.state();
     let traffic_class = state.options.tos;
@@ -75,7 +75,7 @@ fn ready_to_send(id: &IdObject, agreed: &QpAttributes) -> Attributes {
 }
 
 /// Returns the attributes by which the id's queue pair reaches a state.
-pub fn attributes(id: &IdObject, state: c_int) -> Result<Attributes, c_int> {
+pub(crate) fn attributes(id: &IdObject, state: c_int) -> Result<Attributes, c_int> {
     if id.shown().verbs.is_null() {
         return Err(libc::EINVAL);
     }
@@ -101,19 +101,19 @@ fn modify(qp: *mut IbvQp, (mut attr, mask): Attributes) -> Result<(), c_int> {
 }
 
 /// Moves a queue pair of a connection to INIT, where receives may be posted.
-pub fn to_init(id: &IdObject, qp: *mut IbvQp) -> Result<(), c_int> {
+pub(crate) fn to_init(id: &IdObject, qp: *mut IbvQp) -> Result<(), c_int> {
     modify(qp, attributes(id, qp_state::INIT)?)
 }
 
 /// Moves a queue pair of datagrams to RTS.
-pub fn begin_datagrams(id: &IdObject, qp: *mut IbvQp) -> Result<(), c_int> {
+pub(crate) fn begin_datagrams(id: &IdObject, qp: *mut IbvQp) -> Result<(), c_int> {
     let states = [qp_state::INIT, qp_state::RTR, qp_state::RTS];
     states.into_iter().try_for_each(|state| modify(qp, attributes(id, state)?))
 }
 
 /// Moves the id's queue pair to RTS. `depths` replaces the agreed numbers of READs and atomics, from the
 /// peer and to it.
-pub fn connect(id: &IdObject, depths: Option<[u8; 2]>) -> Result<(), c_int> {
+pub(crate) fn connect(id: &IdObject, depths: Option<[u8; 2]>) -> Result<(), c_int> {
     let qp = id.shown().qp;
     let (mut attr, mask) = attributes(id, qp_state::RTR)?;
     attr.max_dest_rd_atomic = depths.map_or(attr.max_dest_rd_atomic, |depths| depths[0]);
@@ -124,7 +124,7 @@ pub fn connect(id: &IdObject, depths: Option<[u8; 2]>) -> Result<(), c_int> {
 }
 
 /// Moves the id's queue pair, if it has one, to the error state, where posted work is flushed.
-pub fn fail(id: &IdObject) {
+pub(crate) fn fail(id: &IdObject) {
     let qp = id.shown().qp;
     if !qp.is_null() && !id.is_datagrams() {
         let attr = IbvQpAttr { qp_state: qp_state::ERR, ..ibverbs::zeroed() };
@@ -134,7 +134,7 @@ pub fn fail(id: &IdObject) {
 
 /// Returns the attributes by which a queue pair reaches the state that `attr` names.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_init_qp_attr(
+pub(crate) unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut RdmaCmId,
     attr: *mut IbvQpAttr,
     out_mask: *mut c_int,

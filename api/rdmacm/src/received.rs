@@ -12,7 +12,7 @@ use crate::id::{IDS, IdObject, Made, Phase};
 use crate::{address, errno, ibverbs, multicast, qp_state, registry, unread};
 
 /// Returns the event for the program, or `None` if it belongs to no id.
-pub fn hand_out(channel: &Arc<ChannelObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
+pub(crate) fn hand_out(channel: &Arc<ChannelObject>, event: IdEvent) -> Option<*mut RdmaCmEvent> {
     let event = unread::oldest(channel, event)?;
     let target = unread::target(&event);
     let Some(id) = registry::deliver_to(&channel.manager, target) else {
@@ -201,7 +201,7 @@ fn request(listener: &Arc<IdObject>, request: &Request, new_event: NewEvent) -> 
 
 /// Called when the broker is gone, and the device with it. Returns the event for one id of the channel that
 /// was not notified, or `None` if all were.
-pub fn bereft(channel: &Arc<ChannelObject>) -> Option<*mut RdmaCmEvent> {
+pub(crate) fn bereft(channel: &Arc<ChannelObject>) -> Option<*mut RdmaCmEvent> {
     let id = registry::next_bereft(channel)?;
     Some(NewEvent::plain(event_type::DEVICE_REMOVAL, 0).give(&id, None, &id.outstanding))
 }

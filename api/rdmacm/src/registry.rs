@@ -22,18 +22,18 @@ fn key(manager: &Arc<CmDevice>, number: u64) -> Key {
 }
 
 /// Adds an id.
-pub fn add(id: &Arc<IdObject>) {
+pub(crate) fn add(id: &Arc<IdObject>) {
     ids().insert(key(&id.manager, id.number), Arc::clone(id));
 }
 
 /// Removes an id. Further events of it are dropped.
-pub fn remove(id: &IdObject) {
+pub(crate) fn remove(id: &IdObject) {
     ids().remove(&key(&id.manager, id.number));
 }
 
 /// Returns the id with this number, and counts an event that is delivered to it. The id is not destroyed
 /// before the event is acknowledged.
-pub fn deliver_to(manager: &Arc<CmDevice>, number: u64) -> Option<Arc<IdObject>> {
+pub(crate) fn deliver_to(manager: &Arc<CmDevice>, number: u64) -> Option<Arc<IdObject>> {
     let ids = ids();
     let id = ids.get(&key(manager, number))?;
     id.outstanding.deliver();
@@ -41,7 +41,7 @@ pub fn deliver_to(manager: &Arc<CmDevice>, number: u64) -> Option<Arc<IdObject>>
 }
 
 /// Returns an id of this channel that was not told that the device is gone, and marks it as told.
-pub fn next_bereft(channel: &Arc<ChannelObject>) -> Option<Arc<IdObject>> {
+pub(crate) fn next_bereft(channel: &Arc<ChannelObject>) -> Option<Arc<IdObject>> {
     let ids = ids();
     let id = ids.values().find(|id| {
         let mut state = id.state();

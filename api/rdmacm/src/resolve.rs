@@ -61,7 +61,7 @@ fn await_host(id: &Arc<IdObject>, mut host: OnLinkHost, limit: Duration) -> Resu
 
 /// Resolves a destination. The source address is the program's, or that of the route. A host on the same
 /// link must answer ARP or ND within the limit.
-pub fn resolve_address(
+pub(crate) fn resolve_address(
     id: &Arc<IdObject>,
     source: Option<SocketAddr>,
     destination: SocketAddr,
@@ -113,7 +113,7 @@ pub fn resolve_address(
 }
 
 /// Resolves the route to the destination.
-pub fn resolve_route(id: &IdObject) -> Result<(), c_int> {
+pub(crate) fn resolve_route(id: &IdObject) -> Result<(), c_int> {
     let mut state = id.state();
     if state.phase != Phase::AddressResolved {
         return Err(libc::EINVAL);
@@ -127,7 +127,7 @@ pub fn resolve_route(id: &IdObject) -> Result<(), c_int> {
 
 /// Resolves a destination address.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_resolve_addr(
+pub(crate) unsafe extern "C" fn rdma_resolve_addr(
     id: *mut RdmaCmId,
     source: *mut libc::sockaddr,
     destination: *mut libc::sockaddr,
@@ -144,6 +144,6 @@ pub unsafe extern "C" fn rdma_resolve_addr(
 /// Resolves the route to the destination. On RoCE that involves no other host, so the time limit is not
 /// used.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_resolve_route(id: *mut RdmaCmId, _timeout_ms: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_resolve_route(id: *mut RdmaCmId, _timeout_ms: c_int) -> c_int {
     errno::minus_one(id::look(id).and_then(|id| resolve_route(&id)))
 }

@@ -83,7 +83,7 @@ fn resolve(id: &Arc<IdObject>, question: Question) -> Result<(), c_int> {
 
 /// Resolves a name and a service like `rdma_getaddrinfo`, and reports the end by an event.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_resolve_addrinfo(
+pub(crate) unsafe extern "C" fn rdma_resolve_addrinfo(
     id: *mut RdmaCmId,
     node: *const c_char,
     service: *const c_char,
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn rdma_resolve_addrinfo(
 /// Gives the program a copy of the result of `rdma_resolve_addrinfo`, which `rdma_freeaddrinfo` frees.
 /// EINVAL if there is none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_query_addrinfo(id: *mut RdmaCmId, out: *mut *mut RdmaAddrinfo) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_query_addrinfo(id: *mut RdmaCmId, out: *mut *mut RdmaAddrinfo) -> c_int {
     errno::minus_one(id::look(id).and_then(|id| {
         // SAFETY: NULL, or the program's variable.
         let out = unsafe { out.as_mut() }.ok_or(libc::EINVAL)?;

@@ -9,7 +9,7 @@ macro_rules! absent {
             /// Returns -1 with EOPNOTSUPP. In C's ABI, arguments that a function does not take are ignored;
             /// some results have 64 bits.
             #[unsafe(no_mangle)]
-            pub extern "C" fn $name() -> isize {
+            pub(crate) extern "C" fn $name() -> isize {
                 errno::minus_one(Err(libc::EOPNOTSUPP)) as isize
             }
         )*

@@ -46,7 +46,7 @@ fn create(id: &IdObject, attr: &mut IbvSrqInitAttrEx) -> Result<(), c_int> {
 
 /// Creates the id's shared receive queue.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut RdmaCmId, attr: *mut IbvSrqInitAttrEx) -> c_int {
+pub(crate) unsafe extern "C" fn rdma_create_srq_ex(id: *mut RdmaCmId, attr: *mut IbvSrqInitAttrEx) -> c_int {
     errno::minus_one((|| {
         let id = id::look(id)?;
         // SAFETY: NULL, or the program's attributes.
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut RdmaCmId, attr: *mut IbvSrq
 
 /// Creates the queue from the attributes of `ibv_create_srq`. An id of XRC gets an XRC queue.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_srq(
+pub(crate) unsafe extern "C" fn rdma_create_srq(
     id: *mut RdmaCmId,
     pd: *mut IbvPd,
     attr: *mut IbvSrqInitAttr,
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn rdma_create_srq(
 }
 
 /// Destroys the id's shared receive queue.
-pub fn destroy(id: &IdObject) {
+pub(crate) fn destroy(id: &IdObject) {
     let srq = id.shown().srq;
     if !srq.is_null() {
         // SAFETY: the id's own queue.
@@ -95,7 +95,7 @@ pub fn destroy(id: &IdObject) {
 
 /// Destroys the id's shared receive queue.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_destroy_srq(id: *mut RdmaCmId) {
+pub(crate) unsafe extern "C" fn rdma_destroy_srq(id: *mut RdmaCmId) {
     if let Ok(id) = id::IDS.look(id) {
         destroy(&id);
     }

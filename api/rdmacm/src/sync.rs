@@ -8,7 +8,7 @@ use crate::get_event;
 use crate::id::IdObject;
 
 /// Acknowledges the event of the id's last call.
-pub fn forget_event(id: &IdObject) {
+pub(crate) fn forget_event(id: &IdObject) {
     let received = id.shown().event;
     if !received.is_null() {
         // Fails if the program has acknowledged the event itself, which is allowed.
@@ -18,7 +18,7 @@ pub fn forget_event(id: &IdObject) {
 }
 
 /// Waits for the event of a call, if the id has a hidden channel. Returns the errno of the call's result.
-pub fn complete(id: &IdObject) -> Result<(), c_int> {
+pub(crate) fn complete(id: &IdObject) -> Result<(), c_int> {
     let channel = {
         let state = id.state();
         if !state.is_sync {

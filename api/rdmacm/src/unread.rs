@@ -10,7 +10,7 @@ use crate::channel::ChannelObject;
 const MOVED: u32 = u32::MAX;
 
 /// Returns the id that an event belongs to: for a request, the listener.
-pub fn target(event: &IdEvent) -> u64 {
+pub(crate) fn target(event: &IdEvent) -> u64 {
     match event.kind {
         IdEventKind::ConnectRequest { listener, .. } | IdEventKind::DatagramRequest { listener, .. } => {
             listener
@@ -25,7 +25,7 @@ fn is_marker(event: &IdEvent) -> bool {
 
 /// Returns the event to be delivered when `event` arrived from the socket: the oldest one. `None` if `event`
 /// is a marker whose event was removed.
-pub fn oldest(channel: &ChannelObject, event: IdEvent) -> Option<IdEvent> {
+pub(crate) fn oldest(channel: &ChannelObject, event: IdEvent) -> Option<IdEvent> {
     let mut moved = channel.moved();
     if !is_marker(&event) {
         if moved.is_empty() {
@@ -38,7 +38,7 @@ pub fn oldest(channel: &ChannelObject, event: IdEvent) -> Option<IdEvent> {
 
 /// Appends events to the channel to which their id has moved. A request has an id of its own, which moves
 /// too.
-pub fn append(channel: &ChannelObject, events: Vec<IdEvent>) {
+pub(crate) fn append(channel: &ChannelObject, events: Vec<IdEvent>) {
     for event in events {
         let is_request = target(&event) != event.id;
         if is_request && channel.manager.client.migrate(event.id, &channel.socket).is_err() {
@@ -62,7 +62,7 @@ fn mark(channel: &ChannelObject, event: &IdEvent) {
 }
 
 /// Removes the unread events of an id from a channel, including requests to it. All others keep their order.
-pub fn take_out(channel: &ChannelObject, id: u64) -> Vec<IdEvent> {
+pub(crate) fn take_out(channel: &ChannelObject, id: u64) -> Vec<IdEvent> {
     let mut moved = channel.moved();
     let (markers, came) = drain(channel);
     // The number of markers that are still on their way to the socket.

@@ -8,7 +8,7 @@ use crate::{errno, id, post};
 /// Puts an event of the program into the id's channel, with a status and a number of the program's choice.
 /// EINVAL for events other than `RDMA_CM_EVENT_USER`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_write_cm_event(
+pub(crate) unsafe extern "C" fn rdma_write_cm_event(
     id: *mut RdmaCmId,
     event: c_int,
     status: c_int,

@@ -102,7 +102,7 @@ impl Drop for Shared {
 
 impl Shared {
     /// The engine, if the queue belongs to this process.
-    pub fn engine(&self) -> Result<&Arc<Engine>, CreateError> {
+    pub(crate) fn engine(&self) -> Result<&Arc<Engine>, CreateError> {
         self.engine_handle.engine()
     }
 }

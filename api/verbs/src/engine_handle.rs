@@ -19,7 +19,7 @@ pub(crate) enum EngineHandle {
 impl EngineHandle {
     /// Called after a poll found nothing. Drives the engine, if it belongs to this process.
     #[inline]
-    pub fn poll(&self) -> Result<(), Reentered> {
+    pub(crate) fn poll(&self) -> Result<(), Reentered> {
         match self {
             EngineHandle::Own(engine) => engine.poll()?,
             EngineHandle::Nicd(_) => std::hint::spin_loop(),
@@ -28,7 +28,7 @@ impl EngineHandle {
     }
 
     /// Returns whether the calling thread runs a signal handler that interrupted a call on this engine.
-    pub fn has_caller(&self) -> bool {
+    pub(crate) fn has_caller(&self) -> bool {
         match self {
             EngineHandle::Own(engine) => engine.has_caller(),
             EngineHandle::Nicd(_) => false,
@@ -36,7 +36,7 @@ impl EngineHandle {
     }
 
     /// The engine, if it belongs to this process.
-    pub fn engine(&self) -> Result<&Arc<Engine>, CreateError> {
+    pub(crate) fn engine(&self) -> Result<&Arc<Engine>, CreateError> {
         match self {
             EngineHandle::Own(engine) => Ok(engine),
             EngineHandle::Nicd(_) => Err(CreateError::NotByDaemon),
@@ -44,7 +44,7 @@ impl EngineHandle {
     }
 
     /// The engine's number.
-    pub fn number(&self) -> usize {
+    pub(crate) fn number(&self) -> usize {
         match self {
             EngineHandle::Own(engine) => engine.number(),
             EngineHandle::Nicd(_) => 0,

@@ -60,7 +60,7 @@ impl Drop for LocalQp {
 
 impl LocalQp {
     /// Creates a queue pair by `make` and brings it to INIT.
-    pub fn new(
+    pub(crate) fn new(
         context: &Context,
         engine: &Arc<Engine>,
         service: Service,
@@ -87,7 +87,7 @@ impl LocalQp {
     }
 
     /// Like [`new`](LocalQp::new), but leaves the queue pair in the state in which `make` returns it.
-    pub fn made(
+    pub(crate) fn made(
         context: &Context,
         engine: &Arc<Engine>,
         service: Service,
@@ -114,17 +114,17 @@ impl LocalQp {
 
     /// Rings the doorbell, after work was posted.
     #[inline]
-    pub fn ring(&self) -> Result<(), Reentered> {
+    pub(crate) fn ring(&self) -> Result<(), Reentered> {
         self.engine.ring(self.number, self.bell)
     }
 
     /// Makes the NIC inspect the queues, also if another process rings the doorbell.
-    pub fn look(&self) {
+    pub(crate) fn look(&self) {
         self.engine.control(|control| control.nic.doorbell(self.number));
     }
 
     /// Lets the NIC fetch the send queue up to slot count `count` (the ENABLE of chains).
-    pub fn enable(&self, count: u64) -> Result<(), CreateError> {
+    pub(crate) fn enable(&self, count: u64) -> Result<(), CreateError> {
         self.context.refuse_child()?;
         Ok(self.engine.control(|control| {
             control.nic.enable(self.number, count)?;
@@ -135,7 +135,7 @@ impl LocalQp {
 
     /// Gives the queue pair a doorbell of the shared set `set`, which another process rings from now on.
     /// Returns the doorbell's index in the set.
-    pub fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
+    pub(crate) fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
         let number = self.number;
         let bell = self.bell;
         let shared = self.engine.control(|control| {
@@ -148,7 +148,7 @@ impl LocalQp {
         Ok(self.bell)
     }
 
-    pub fn side(&self) -> Side<'_> {
+    pub(crate) fn side(&self) -> Side<'_> {
         Side {
             engine: &self.engine,
             service: self.service,
@@ -166,7 +166,7 @@ impl LocalQp {
         }
     }
 
-    pub fn address_vector(&self, agreement: &Agreement) -> AddressVector {
+    pub(crate) fn address_vector(&self, agreement: &Agreement) -> AddressVector {
         let ours = self.engine.facts().source;
         let theirs = agreement.remote.endpoint;
         let accepts = agreement.source_port().map_or(PeerFrames::AnyPort, PeerFrames::Port);
@@ -206,25 +206,25 @@ impl LocalQp {
     }
 
     /// Applies several changes in order.
-    pub fn all(&self, changes: &[Modify]) -> Result<(), remora_nic::ModifyFault> {
+    pub(crate) fn all(&self, changes: &[Modify]) -> Result<(), remora_nic::ModifyFault> {
         self.engine.control(|control| {
             changes.iter().try_for_each(|change| control.nic.modify_qp(self.number, change))
         })
     }
 
     /// Takes a datagram queue pair, which has no peer, from INIT to RTS.
-    pub fn bring_up_alone(&self) -> Result<(), CreateError> {
+    pub(crate) fn bring_up_alone(&self) -> Result<(), CreateError> {
         let to_rtr = Modify { state: Some(State::Rtr), ..Modify::default() };
         let to_rts = Modify { state: Some(State::Rts), sq_psn: Some(self.psn), ..Modify::default() };
         self.all(&[to_rtr, to_rts]).map_err(CreateError::Modify)
     }
 
     /// Returns `Forked` in a forked child, which has no NIC.
-    pub fn refuse_to_connect(&self) -> Result<(), ConnectError> {
+    pub(crate) fn refuse_to_connect(&self) -> Result<(), ConnectError> {
         if self.context.fork().is_child() { Err(ConnectError::Forked) } else { Ok(()) }
     }
 
-    pub fn connect(&mut self, address: impl ToSocketAddrs) -> Result<(), ConnectError> {
+    pub(crate) fn connect(&mut self, address: impl ToSocketAddrs) -> Result<(), ConnectError> {
         self.refuse_to_connect()?;
         let mut up = None;
         let side = self.side();
@@ -238,7 +238,7 @@ impl LocalQp {
     }
 
     /// Answers a connection request, without the last message.
-    pub fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
+    pub(crate) fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
         self.refuse_to_connect()?;
         let mut up = None;
         let side = self.side();
@@ -248,7 +248,7 @@ impl LocalQp {
         Ok(agreed?.1)
     }
 
-    pub fn connect_pair(first: &mut LocalQp, second: &mut LocalQp) -> Result<(), ConnectError> {
+    pub(crate) fn connect_pair(first: &mut LocalQp, second: &mut LocalQp) -> Result<(), ConnectError> {
         first.refuse_to_connect()?;
         second.refuse_to_connect()?;
         let sides = (first.side(), second.side());
@@ -262,28 +262,28 @@ impl LocalQp {
         Ok(())
     }
 
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         if self.context.fork().is_child() {
             return State::Reset;
         }
         self.engine.control(|control| control.nic.qp_state(self.number)).unwrap_or(State::Reset)
     }
 
-    pub fn modify(&self, change: &Modify) -> Result<(), CreateError> {
+    pub(crate) fn modify(&self, change: &Modify) -> Result<(), CreateError> {
         self.context.refuse_child()?;
         self.all(std::slice::from_ref(change)).map_err(CreateError::Modify)
     }
 
     /// The queue pair's state and the attributes that were set so far (`ibv_query_qp`). Default values in a
     /// forked child.
-    pub fn query(&self) -> Modify {
+    pub(crate) fn query(&self) -> Modify {
         if self.context.fork().is_child() {
             return Modify::default();
         }
         self.engine.control(|control| control.nic.query_qp(self.number)).unwrap_or_default()
     }
 
-    pub fn fail(&self) {
+    pub(crate) fn fail(&self) {
         if !self.context.fork().is_child() {
             let failed = self.all(&[Modify { state: Some(State::Err), ..Modify::default() }]);
             debug_assert!(failed.is_ok(), "a queue pair may enter ERR from every state");

@@ -73,7 +73,7 @@ pub(crate) struct CmId {
 
 impl CmId {
     /// An unused id.
-    pub const IDLE: CmId = CmId {
+    pub(crate) const IDLE: CmId = CmId {
         state: CmState::Idle,
         handle: None,
         listener: None,
@@ -116,7 +116,7 @@ impl CmId {
     };
 
     /// Returns the peer's communication id with its adapter and address.
-    pub fn remote_id(&self) -> RemoteId {
+    pub(crate) fn remote_id(&self) -> RemoteId {
         RemoteId {
             address: self.gids.remote,
             zone: self.gids.zone,
@@ -126,7 +126,7 @@ impl CmId {
     }
 
     /// Returns the peer's queue pair with its adapter and address.
-    pub fn remote_qp(&self) -> RemoteQp {
+    pub(crate) fn remote_qp(&self) -> RemoteQp {
         RemoteQp {
             address: self.gids.remote,
             zone: self.gids.zone,
@@ -136,12 +136,12 @@ impl CmId {
     }
 
     /// Returns whether the last message that was sent has this attribute.
-    pub fn sent_is(&self, attribute: Attribute) -> bool {
+    pub(crate) fn sent_is(&self, attribute: Attribute) -> bool {
         header::View::new(&self.sent).is_ok_and(|view| view.attribute() == attribute)
     }
 
     /// Asserts the invariants that hold for an id between two events.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let CmId { state, deadline, .. } = *self;
         let timed = deadline < Instant::NEVER;
         assert_eq!(timed, state.repeats() || state.lingers(), "{state}: a timer runs: {timed}");

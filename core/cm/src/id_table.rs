@@ -28,7 +28,7 @@ pub(crate) struct IdTable {
 
 impl IdTable {
     /// Creates a table of `max` free slots.
-    pub fn new(max: u32, seed: u64) -> IdTable {
+    pub(crate) fn new(max: u32, seed: u64) -> IdTable {
         assert!(max > 0 && max <= MAX_IDS, "1 to {MAX_IDS} ids");
         let ids = vec![CmId::IDLE; max as usize];
         let by_comm_id = Index::new(max as usize);
@@ -37,7 +37,7 @@ impl IdTable {
 
     /// Allocates the slot that has been free for longest, and assigns it a communication id. `None` if no
     /// slot is free.
-    pub fn take(&mut self) -> Option<u32> {
+    pub(crate) fn take(&mut self) -> Option<u32> {
         let slot = self.free.pop_front()?;
         let local_comm_id = loop {
             self.issued = self.issued.wrapping_add(1);
@@ -52,7 +52,7 @@ impl IdTable {
     }
 
     /// Frees a slot.
-    pub fn give_back(&mut self, slot: u32) {
+    pub(crate) fn give_back(&mut self, slot: u32) {
         let id = &mut self.ids[slot as usize];
         self.by_comm_id.remove(&id.local_comm_id);
         *id = CmId::IDLE;
@@ -60,42 +60,42 @@ impl IdTable {
     }
 
     /// Returns the slot of a communication id; `None` if no id has it.
-    pub fn find(&self, local_comm_id: u32) -> Option<u32> {
+    pub(crate) fn find(&self, local_comm_id: u32) -> Option<u32> {
         self.by_comm_id.get(&local_comm_id)
     }
 
     /// Returns the id in a slot.
-    pub fn get(&self, slot: u32) -> &CmId {
+    pub(crate) fn get(&self, slot: u32) -> &CmId {
         &self.ids[slot as usize]
     }
 
     /// Returns the id in a slot, mutably.
-    pub fn get_mut(&mut self, slot: u32) -> &mut CmId {
+    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut CmId {
         &mut self.ids[slot as usize]
     }
 
     /// Returns whether all slots are in use.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
     /// Returns the number of slots in use.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ids.len() - self.free.len()
     }
 
     /// Iterates over the ids in use, with their slots.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &CmId)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &CmId)> {
         (0..).zip(&self.ids).filter(|(_, id)| id.state != CmState::Idle)
     }
 
     /// Iterates over the ids in use.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut CmId> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut CmId> {
         self.ids.iter_mut().filter(|id| id.state != CmState::Idle)
     }
 
     /// Asserts that each slot is either in use or free.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         assert_eq!(self.iter().count(), self.len(), "slots in use are not free");
         assert_eq!(self.by_comm_id.len(), self.len(), "each id in use has a communication id");
         self.by_comm_id.check();

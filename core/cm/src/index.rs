@@ -12,17 +12,17 @@ pub(crate) struct Index<K> {
 
 impl<K: Ord + Copy> Index<K> {
     /// Creates an empty index for at most `max` keys.
-    pub fn new(max: usize) -> Index<K> {
+    pub(crate) fn new(max: usize) -> Index<K> {
         Index { entries: Vec::with_capacity(max), max }
     }
 
     /// Returns the slot of a key.
-    pub fn get(&self, key: &K) -> Option<u32> {
+    pub(crate) fn get(&self, key: &K) -> Option<u32> {
         self.position(key).ok().map(|index| self.entries[index].1)
     }
 
     /// Adds a key. Returns false, and changes nothing, if the key is present or the index is full.
-    pub fn insert(&mut self, key: K, slot: u32) -> bool {
+    pub(crate) fn insert(&mut self, key: K, slot: u32) -> bool {
         match self.position(&key) {
             Err(index) if self.entries.len() < self.max => {
                 self.entries.insert(index, (key, slot));
@@ -33,24 +33,24 @@ impl<K: Ord + Copy> Index<K> {
     }
 
     /// Removes a key if it is present.
-    pub fn remove(&mut self, key: &K) {
+    pub(crate) fn remove(&mut self, key: &K) {
         if let Ok(index) = self.position(key) {
             self.entries.remove(index);
         }
     }
 
     /// Returns the smallest key.
-    pub fn first(&self) -> Option<&K> {
+    pub(crate) fn first(&self) -> Option<&K> {
         self.entries.first().map(|(key, _)| key)
     }
 
     /// Returns the number of keys.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Asserts that the keys are sorted and not more than the maximum.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         assert!(self.entries.len() <= self.max, "keys <= {}", self.max);
         assert!(self.entries.is_sorted_by(|(a, _), (b, _)| a < b), "keys are in order, each once");
     }

@@ -36,13 +36,13 @@ pub(crate) struct Listeners {
 
 impl Listeners {
     /// Creates a table for `max` listeners.
-    pub fn new(max: u32) -> Listeners {
+    pub(crate) fn new(max: u32) -> Listeners {
         let max = max as usize;
         Listeners { slots: vec![None; max], by_handle: Index::new(max), by_place: Index::new(max) }
     }
 
     /// Adds a listener.
-    pub fn insert(&mut self, handle: u64, listen: &Listen) -> Result<(), CmError> {
+    pub(crate) fn insert(&mut self, handle: u64, listen: &Listen) -> Result<(), CmError> {
         let address = listen.address.unwrap_or(ANY);
         if listen.backlog == 0 || listen.address.is_some_and(|address| !address.is_host()) {
             return Err(CmError::OutOfRange);
@@ -59,7 +59,7 @@ impl Listeners {
     }
 
     /// Removes a listener and returns its slot.
-    pub fn remove(&mut self, handle: u64) -> Option<u32> {
+    pub(crate) fn remove(&mut self, handle: u64) -> Option<u32> {
         let slot = self.by_handle.get(&handle)?;
         let listener = self.slots[slot as usize].take()?;
         self.by_handle.remove(&handle);
@@ -68,36 +68,36 @@ impl Listeners {
     }
 
     /// Returns whether a listener has this handle.
-    pub fn has(&self, handle: u64) -> bool {
+    pub(crate) fn has(&self, handle: u64) -> bool {
         self.by_handle.get(&handle).is_some()
     }
 
     /// Finds the listener for a service at the local address of `gids`. A listener of that address takes
     /// precedence over one of all addresses.
-    pub fn find(&self, service_id: ServiceId, gids: GidPair) -> Option<u32> {
+    pub(crate) fn find(&self, service_id: ServiceId, gids: GidPair) -> Option<u32> {
         let lookup = |address, zone| self.by_place.get(&ServiceAddress { service_id, address, zone });
         lookup(gids.local, gids.zone).or_else(|| lookup(ANY, 0))
     }
 
     /// Returns the handle of a listener.
-    pub fn handle(&self, slot: u32) -> u64 {
+    pub(crate) fn handle(&self, slot: u32) -> u64 {
         self.slots[slot as usize].map_or(0, |listener| listener.handle)
     }
 
     /// Returns whether the listener's backlog has space for one more request.
-    pub fn has_space(&self, slot: u32) -> bool {
+    pub(crate) fn has_space(&self, slot: u32) -> bool {
         self.slots[slot as usize].is_some_and(|listener| listener.pending < listener.backlog)
     }
 
     /// Adds a request to the listener's backlog.
-    pub fn add_pending(&mut self, slot: u32) {
+    pub(crate) fn add_pending(&mut self, slot: u32) {
         if let Some(listener) = &mut self.slots[slot as usize] {
             listener.pending += 1;
         }
     }
 
     /// Removes a request from the listener's backlog.
-    pub fn remove_pending(&mut self, slot: u32) {
+    pub(crate) fn remove_pending(&mut self, slot: u32) {
         if let Some(listener) = &mut self.slots[slot as usize] {
             listener.pending -= 1;
         }
@@ -105,7 +105,7 @@ impl Listeners {
 
     /// Asserts that each listener's backlog has the number of requests that `pending` returns for its slot,
     /// and not more than its limit.
-    pub fn check(&self, pending: impl Fn(u32) -> usize) {
+    pub(crate) fn check(&self, pending: impl Fn(u32) -> usize) {
         self.by_handle.check();
         self.by_place.check();
         let there = self.slots.iter().flatten().count();

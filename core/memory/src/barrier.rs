@@ -44,12 +44,12 @@ mod imp {
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 
-    pub fn registered() -> bool {
+    pub(crate) fn registered() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
     }
 
-    pub fn everywhere() {
+    pub(crate) fn everywhere() {
         if registered() && !membarrier(PRIVATE_EXPEDITED) {
             // A child of fork may have lost the registration. Without the barrier the lock is unsound.
             if !(membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED)) {

@@ -47,7 +47,7 @@ const HUGE: usize = 2 << 20;
 
 impl Block {
     /// Allocates `len` zeroed bytes of this process.
-    pub fn heap(len: usize) -> Result<Block, Error> {
+    pub(crate) fn heap(len: usize) -> Result<Block, Error> {
         if len == 0 {
             return Err(Error::Invalid);
         }
@@ -64,12 +64,12 @@ impl Block {
     }
 
     /// Wraps the piece of on-NIC memory that begins at `start` within `whole`.
-    pub fn on_nic(start: NonNull<u8>, whole: Arc<Block>, extent: Extent) -> Block {
+    pub(crate) fn on_nic(start: NonNull<u8>, whole: Arc<Block>, extent: Extent) -> Block {
         Block { start, len: extent.len(), origin: Origin::OnNic { _extent: extent, _whole: whole } }
     }
 
     #[cfg(all(target_os = "linux", not(miri)))]
-    pub fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+    pub(crate) fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         use std::os::fd::AsFd;
         match &self.origin {
             Origin::Memfd(fd) => Some(fd.as_fd()),
@@ -106,7 +106,7 @@ pub(crate) mod mapped {
         Error::Os(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
     }
 
-    pub fn anonymous(len: usize) -> Result<Block, Error> {
+    pub(crate) fn anonymous(len: usize) -> Result<Block, Error> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let huge = len >= HUGE;
         // Huge pages need 2 MiB alignment: map more, and unmap both ends.
@@ -134,7 +134,7 @@ pub(crate) mod mapped {
         populate(Block { start, len, origin: Origin::Pages })
     }
 
-    pub fn memfd(name: &str, len: usize) -> Result<Block, Error> {
+    pub(crate) fn memfd(name: &str, len: usize) -> Result<Block, Error> {
         let name = CString::new(name).map_err(|_| Error::Invalid)?;
         let size = libc::off_t::try_from(len).map_err(|_| Error::Invalid)?;
         if size == 0 {
@@ -158,7 +158,7 @@ pub(crate) mod mapped {
         if made { share(fd, len) } else { Err(last_error()) }
     }
 
-    pub fn from_memfd(fd: OwnedFd) -> Result<Block, Error> {
+    pub(crate) fn from_memfd(fd: OwnedFd) -> Result<Block, Error> {
         // SAFETY: fstat fills the struct that it is given; zero is a value of it.
         let (status, stat) = unsafe {
             let mut stat: libc::stat = std::mem::zeroed();

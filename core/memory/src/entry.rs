@@ -50,7 +50,7 @@ pub(crate) struct View {
 
 impl View {
     /// A window of this domain that is not bound.
-    pub const fn nothing(domain: u32) -> View {
+    pub(crate) const fn nothing(domain: u32) -> View {
         let piece = Piece { iova: 0, len: 0, start: std::ptr::null_mut() };
         View { key: 0, domain, owner: 0, access: 0, piece }
     }
@@ -70,7 +70,7 @@ impl Piece {
     /// Returns the address of the `len` bytes that begin at `va`; `None` unless all of them lie within the
     /// piece.
     #[inline]
-    pub fn place(&self, va: u64, len: u64) -> Option<*mut u8> {
+    pub(crate) fn place(&self, va: u64, len: u64) -> Option<*mut u8> {
         let offset = va.wrapping_sub(self.iova);
         (offset < self.len && len <= self.len - offset).then(|| self.start.wrapping_add(offset as usize))
     }
@@ -78,7 +78,7 @@ impl Piece {
 
 impl Entry {
     /// Fills a dead entry with a region and makes it live.
-    pub fn publish(&self, key: u32, pd: u32, access: u32, pieces: &[Piece]) {
+    pub(crate) fn publish(&self, key: u32, pd: u32, access: u32, pieces: &[Piece]) {
         if let [only] = pieces {
             self.describe(pd, access, 0, *only);
         } else {
@@ -89,14 +89,14 @@ impl Entry {
     }
 
     /// Makes a dead entry that of a null region, whose zeros begin at `start`.
-    pub fn publish_null(&self, key: u32, pd: u32, access: u32, start: *mut u8) {
+    pub(crate) fn publish_null(&self, key: u32, pd: u32, access: u32, start: *mut u8) {
         self.describe(pd, access, NULL, Piece { iova: 0, len: 0, start });
         self.key.store(key, Ordering::Release);
     }
 
     /// Makes a dead entry that of a window, or changes what the window shows. Only one thread may call this
     /// at a time.
-    pub fn show(&self, view: &View) {
+    pub(crate) fn show(&self, view: &View) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
         // A thread that sees one of the new values below also sees the odd version.
@@ -110,7 +110,7 @@ impl Entry {
 
     /// Returns what a window shows now; `None` if the window is being changed at this moment, or if this
     /// entry is not a window's.
-    pub fn look(&self) -> Option<View> {
+    pub(crate) fn look(&self) -> Option<View> {
         let before = self.version.load(Ordering::Acquire);
         let piece = Piece {
             iova: self.iova.load(Ordering::Relaxed),
@@ -144,7 +144,7 @@ impl Entry {
     ///
     /// # Safety
     /// The entry is a live region's: it was alive after this pass began, or the caller keeps it from dying.
-    pub unsafe fn place(&self, va: u64, len: u64) -> Option<*mut u8> {
+    pub(crate) unsafe fn place(&self, va: u64, len: u64) -> Option<*mut u8> {
         let count = self.pieces.load(Ordering::Relaxed);
         let start = self.start.load(Ordering::Relaxed);
         match count {
@@ -166,12 +166,12 @@ impl Entry {
 
     /// Marks the entry dead. Returns false if `key` was not alive. Passes in progress may go on using the
     /// region.
-    pub fn kill(&self, key: u32) -> bool {
+    pub(crate) fn kill(&self, key: u32) -> bool {
         self.key.compare_exchange(key, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
     /// Resets the fields of a dead entry that no pass can see any more.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.describe(0, 0, 0, Piece { iova: 0, len: 0, start: std::ptr::null_mut() });
         self.domain.store(0, Ordering::Relaxed);
         self.owner.store(0, Ordering::Relaxed);

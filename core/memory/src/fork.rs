@@ -52,13 +52,13 @@ mod imp {
 
     static NOW: OnceLock<&AtomicU64> = OnceLock::new();
 
-    pub fn now() -> &'static AtomicU64 {
+    pub(crate) fn now() -> &'static AtomicU64 {
         NOW.get_or_init(|| wiped_page().unwrap_or_else(wiped_by_handler))
     }
 
     /// Maps a page for the mark, which is never unmapped. Returns `None` if the kernel cannot wipe it in
     /// children (before Linux 4.14, and under emulation).
-    pub fn wiped_page() -> Option<&'static AtomicU64> {
+    pub(crate) fn wiped_page() -> Option<&'static AtomicU64> {
         const PAGE: usize = 4096;
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -79,7 +79,7 @@ mod imp {
 
     /// Returns whether the system accepts advice that it does not know, as QEMU's emulation of user programs
     /// does: it may then ignore the advice that it accepts.
-    pub fn ignores_advice() -> bool {
+    pub(crate) fn ignores_advice() -> bool {
         const UNKNOWN: libc::c_int = 0x7fff;
         // SAFETY: Linux refuses the advice, and others ignore it; no byte is concerned.
         unsafe { libc::madvise(std::ptr::null_mut(), 0, UNKNOWN) == 0 }
@@ -87,7 +87,7 @@ mod imp {
 
     /// Returns a word that the C library clears in each child that it forks. A child made by clone(2)
     /// without the library is not detected.
-    pub fn wiped_by_handler() -> &'static AtomicU64 {
+    pub(crate) fn wiped_by_handler() -> &'static AtomicU64 {
         static WORD: AtomicU64 = AtomicU64::new(0);
         extern "C" fn wipe() {
             WORD.store(0, Ordering::Relaxed);

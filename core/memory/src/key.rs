@@ -75,19 +75,19 @@ pub(crate) struct Issued {
 
 impl Keyring {
     /// Creates a keyring for up to `capacity` keys at a time.
-    pub fn new(capacity: usize, seed: u64) -> Keyring {
+    pub(crate) fn new(capacity: usize, seed: u64) -> Keyring {
         // One location more, because location 0 stays empty: key 0 then finds nothing.
         let locations = (capacity + 1).next_power_of_two().max(16);
         Keyring { seed, location_bits: locations.trailing_zeros(), fresh: 0, freed: VecDeque::new() }
     }
 
     /// Returns the number of locations, a power of two.
-    pub fn locations(&self) -> usize {
+    pub(crate) fn locations(&self) -> usize {
         1 << self.location_bits
     }
 
     /// Returns the next key, or `None` when all locations are taken.
-    pub fn take(&mut self) -> Option<Issued> {
+    pub(crate) fn take(&mut self) -> Option<Issued> {
         let fresh = self.fresh_location().map(|location| (location, 0));
         let (location, turn) = fresh.or_else(|| self.freed.pop_front())?;
         let tag_bits = 32 - self.location_bits;
@@ -98,7 +98,7 @@ impl Keyring {
     }
 
     /// Takes a key back. Its location is used again after all locations that are free now.
-    pub fn give_back(&mut self, issued: Issued) {
+    pub(crate) fn give_back(&mut self, issued: Issued) {
         let location = location(issued.key, self.locations()) as u32;
         self.freed.push_back((location, issued.turn.wrapping_add(1)));
     }

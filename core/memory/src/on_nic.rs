@@ -33,14 +33,14 @@ pub(crate) struct Extent {
 }
 
 impl Allocator {
-    pub fn new(len: usize) -> Allocator {
+    pub(crate) fn new(len: usize) -> Allocator {
         let free = if len == 0 { BTreeMap::new() } else { BTreeMap::from([(0, len)]) };
         Allocator(Arc::new(Mutex::new(Parts { free, resting: Vec::new() })))
     }
 
     /// Allocates the first free extent that is large enough. Offset and reserved length are multiples of
     /// `grain` (a power of two).
-    pub fn take(&self, len: usize, grain: usize) -> Result<Extent, Error> {
+    pub(crate) fn take(&self, len: usize, grain: usize) -> Result<Extent, Error> {
         if len == 0 {
             return Err(Error::Invalid);
         }
@@ -65,12 +65,12 @@ impl Allocator {
     }
 
     /// Returns whether freed extents are waiting for passes to end.
-    pub fn is_resting(&self) -> bool {
+    pub(crate) fn is_resting(&self) -> bool {
         !self.parts().resting.is_empty()
     }
 
     /// Returns whether the extent belongs to this allocator.
-    pub fn owns(&self, extent: &Extent) -> bool {
+    pub(crate) fn owns(&self, extent: &Extent) -> bool {
         Arc::ptr_eq(&self.0, &extent.owner.0)
     }
 
@@ -104,16 +104,16 @@ impl Parts {
 }
 
 impl Extent {
-    pub fn offset(&self) -> usize {
+    pub(crate) fn offset(&self) -> usize {
         self.offset
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Frees the extent for reuse once the passes of the stamp have ended.
-    pub fn rest(mut self, stamp: Stamp) {
+    pub(crate) fn rest(mut self, stamp: Stamp) {
         self.stamp = Some(stamp);
     }
 }

@@ -83,7 +83,7 @@ impl std::fmt::Display for Reentered {
 impl std::error::Error for Reentered {}
 
 impl<'a> Entered<'a> {
-    pub fn pass(&self) -> &'a Pass {
+    pub(crate) fn pass(&self) -> &'a Pass {
         self.pass
     }
 }
@@ -112,7 +112,7 @@ fn unlock(pass: &Pass, policy: MutexGuard<'_, Policy>) {
 }
 
 impl Pass {
-    pub fn new() -> Pass {
+    pub(crate) fn new() -> Pass {
         Pass {
             owner: AtomicU64::new(0),
             plain: AtomicU64::new(0),
@@ -128,7 +128,7 @@ impl Pass {
     /// # Panics
     /// If this thread is already inside a pass of this engine: waiting would be a deadlock.
     #[inline]
-    pub fn enter(&self) -> Entered<'_> {
+    pub(crate) fn enter(&self) -> Entered<'_> {
         let me = thread_token();
         match self.enter_biased(me) {
             Some(entered) => entered,
@@ -138,7 +138,7 @@ impl Pass {
 
     /// Begins a pass like [`enter`](Pass::enter), for a caller that may already be inside.
     #[inline]
-    pub fn enter_once(&self) -> Result<Entered<'_>, Reentered> {
+    pub(crate) fn enter_once(&self) -> Result<Entered<'_>, Reentered> {
         let me = thread_token();
         match self.enter_biased(me) {
             Some(entered) => Ok(entered),
@@ -148,14 +148,14 @@ impl Pass {
 
     /// Returns whether the calling thread is inside, or about to be. Takes no lock, so that a signal
     /// handler may call it.
-    pub fn has_caller(&self) -> bool {
+    pub(crate) fn has_caller(&self) -> bool {
         let me = thread_token();
         me != UNASSIGNED && (self.is_inside(me) || LockMark::is_set(self))
     }
 
     /// Begins a pass if no thread is inside. Never earns the bias.
     #[inline]
-    pub fn try_enter(&self) -> Option<Entered<'_>> {
+    pub(crate) fn try_enter(&self) -> Option<Entered<'_>> {
         let me = thread_token();
         self.enter_biased(me).or_else(|| self.try_enter_by_mutex(me))
     }
@@ -328,7 +328,7 @@ impl Pass {
     }
 
     /// Returns a counter that changes with every pass that begins or ends.
-    pub fn heartbeat(&self) -> u64 {
+    pub(crate) fn heartbeat(&self) -> u64 {
         self.words().fold(0, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
     }
 
@@ -366,34 +366,34 @@ impl Policy {
 pub(crate) struct Passes(std::sync::Mutex<Vec<Arc<Pass>>>);
 
 impl Passes {
-    pub fn new() -> Passes {
+    pub(crate) fn new() -> Passes {
         Passes(std::sync::Mutex::new(Vec::new()))
     }
 
-    pub fn add(&self) -> Arc<Pass> {
+    pub(crate) fn add(&self) -> Arc<Pass> {
         let pass = Arc::new(Pass::new());
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&pass));
         pass
     }
 
-    pub fn remove(&self, pass: &Arc<Pass>) {
+    pub(crate) fn remove(&self, pass: &Arc<Pass>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, pass));
     }
 
     /// Returns the number of engines.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Returns whether the calling thread is inside a pass of any engine of the table.
-    pub fn is_inside(&self) -> bool {
+    pub(crate) fn is_inside(&self) -> bool {
         let me = thread_token();
         me != UNASSIGNED && self.all().iter().any(|pass| pass.is_inside(me))
     }
 
     /// Waits until every pass that may have begun before the call has ended. Passes that begin later see
     /// what this thread stored before the call.
-    pub fn quiesce(&self) {
+    pub(crate) fn quiesce(&self) {
         let all = self.all();
         barrier::heavy();
         for word in all.iter().flat_map(|pass| pass.words()) {
@@ -406,7 +406,7 @@ impl Passes {
 
     /// Returns the passes in progress that the caller can know of: its own, and those ordered before this
     /// call.
-    pub fn stamp(&self) -> Stamp {
+    pub(crate) fn stamp(&self) -> Stamp {
         let under_way = |pass: Arc<Pass>| {
             let words = pass.words().map(|word| word.load(Ordering::Acquire)).enumerate();
             let odd: Vec<_> = words.filter(|(_, value)| value & 1 != 0).collect();
@@ -427,7 +427,7 @@ pub(crate) struct Stamp(Vec<(Arc<Pass>, usize, u64)>);
 
 impl Stamp {
     /// Returns whether all these passes have ended.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         let now = |pass: &Pass, word: usize| pass.words().nth(word).map(|word| word.load(Ordering::Acquire));
         self.0.iter().all(|(pass, word, seen)| now(pass, *word) != Some(*seen))
     }

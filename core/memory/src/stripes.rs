@@ -179,7 +179,7 @@ struct State {
 
 impl Demand {
     /// Adds an engine. The caller must not be inside a pass.
-    pub fn add(&self, passes: &Passes) -> Arc<Pass> {
+    pub(crate) fn add(&self, passes: &Passes) -> Arc<Pass> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pass = passes.add();
         state.settle(passes);
@@ -187,7 +187,7 @@ impl Demand {
     }
 
     /// Enables wide updates. The caller must not be inside a pass.
-    pub fn use_wide(&self, passes: &Passes) {
+    pub(crate) fn use_wide(&self, passes: &Passes) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.wide = true;
         state.settle(passes);

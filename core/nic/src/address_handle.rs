@@ -23,7 +23,7 @@ pub(crate) struct AddressHandle {
 
 impl AddressHandle {
     /// The way by way of `peer`, which the port has named for the next datagram.
-    pub fn path_by(&mut self, peer: Peer) -> &mut AddressPath {
+    pub(crate) fn path_by(&mut self, peer: Peer) -> &mut AddressPath {
         if peer == self.address_path.peer {
             return &mut self.address_path;
         }
@@ -45,18 +45,18 @@ pub(crate) struct AddressHandles {
 }
 
 impl AddressHandles {
-    pub fn new(max: u32) -> Self {
+    pub(crate) fn new(max: u32) -> Self {
         AddressHandles { places: Vec::new(), freed: VecDeque::new(), max: max.min(1 << PLACE_BITS) as usize }
     }
 
     /// The handle of this number.
-    pub fn get_mut(&mut self, number: u64) -> Option<&mut AddressHandle> {
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut AddressHandle> {
         let place = number as usize & ((1 << PLACE_BITS) - 1);
         let handle = self.places.get_mut(place)?.as_deref_mut()?;
         (u64::from(handle.number) == number).then_some(handle)
     }
 
-    pub fn create(&mut self, pd: Pd, address: &AddressVector) -> Result<u32, NicError> {
+    pub(crate) fn create(&mut self, pd: Pd, address: &AddressVector) -> Result<u32, NicError> {
         // Never-used places first: a number that has gone stale stays so for long.
         let (place, generation) = if self.places.len() < self.max {
             self.places.push(None);
@@ -74,7 +74,7 @@ impl AddressHandles {
         Ok(number)
     }
 
-    pub fn destroy(&mut self, number: u32) -> Result<(), NicError> {
+    pub(crate) fn destroy(&mut self, number: u32) -> Result<(), NicError> {
         self.get_mut(u64::from(number)).ok_or(NicError::Unknown)?;
         let place = number & ((1 << PLACE_BITS) - 1);
         self.places[place as usize] = None;

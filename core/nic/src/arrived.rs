@@ -28,7 +28,7 @@ impl<'a> Arrived<'a> {
     }
 
     /// Returns the IP fields, if the port provides them without the header.
-    pub fn ip_fields(&self) -> Option<IpFields> {
+    pub(crate) fn ip_fields(&self) -> Option<IpFields> {
         match self.frame.origin {
             Some(Origin::Ip(fields)) => Some(fields),
             _ => None,
@@ -37,7 +37,7 @@ impl<'a> Arrived<'a> {
 
     /// Returns the QPN range of the link by which the frame arrived, on a port with links to neighbours.
     #[inline]
-    pub fn neighbour(&self) -> Option<u8> {
+    pub(crate) fn neighbour(&self) -> Option<u8> {
         match self.frame.origin {
             Some(Origin::Neighbour(range)) => Some(range),
             _ => None,
@@ -46,19 +46,19 @@ impl<'a> Arrived<'a> {
 
     /// Returns true if the frame ends with an ICRC.
     #[inline]
-    pub fn is_sealed(&self) -> bool {
+    pub(crate) fn is_sealed(&self) -> bool {
         self.frame.sealed
     }
 
     /// Returns the IP header, if the port provides it.
-    pub fn header(&self) -> Option<&'a [u8]> {
+    pub(crate) fn header(&self) -> Option<&'a [u8]> {
         let from_ip = Arrived::from_ip(self.frame)?;
         let (network, _) = Network::parse(from_ip).ok()?;
         from_ip.get(..network.header_len())
     }
 
     /// Returns the destination address, if the port provides it or if it is not the port's own address.
-    pub fn destination(&self) -> Option<Address> {
+    pub(crate) fn destination(&self) -> Option<Address> {
         let Some(from_ip) = Arrived::from_ip(self.frame) else {
             return self.frame.destination.map(|destination| destination.address);
         };

@@ -15,7 +15,7 @@ use crate::timers::Timers;
 impl QueuePair {
     /// Asserts the invariants after an event of this queue pair, in debug builds only.
     #[inline(always)]
-    pub fn checked(&self, shared: &Shared) {
+    pub(crate) fn checked(&self, shared: &Shared) {
         if cfg!(debug_assertions) {
             self.check(shared);
             shared.check();
@@ -82,7 +82,7 @@ impl Shared {
 impl Timers {
     /// Asserts that the queue pair at `index` is called by `deadline`, in debug builds only.
     #[inline(always)]
-    pub fn checked(&self, index: u32, deadline: impl FnOnce() -> Instant) {
+    pub(crate) fn checked(&self, index: u32, deadline: impl FnOnce() -> Instant) {
         if cfg!(debug_assertions) {
             self.check(index, deadline());
         }

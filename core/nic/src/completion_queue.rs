@@ -30,7 +30,7 @@ pub struct CqFlags {
 
 /// The result of writing a completion.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Written {
+pub(crate) enum Written {
     /// The completion was written.
     Quietly,
     /// The completion was written, and the program asked to be woken.
@@ -40,7 +40,7 @@ pub enum Written {
 }
 
 /// A completion queue, the NIC's side.
-pub struct CompletionQueue {
+pub(crate) struct CompletionQueue {
     ring: Ring,
     written: u64,
     /// The consumer index as last read. It is read again only when the queue seems full.
@@ -62,7 +62,7 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 
 impl CompletionQueue {
     /// Creates a queue over `ring`.
-    pub fn new(ring: Ring) -> Self {
+    pub(crate) fn new(ring: Ring) -> Self {
         CompletionQueue {
             ring,
             written: 0,
@@ -78,7 +78,7 @@ impl CompletionQueue {
     }
 
     /// Creates a queue over `ring` with optional features.
-    pub fn with_flags(ring: Ring, flags: CqFlags) -> Self {
+    pub(crate) fn with_flags(ring: Ring, flags: CqFlags) -> Self {
         let CqFlags { ignores_overrun, timestamps } = flags;
         CompletionQueue { ignores_overrun, timestamps, ..CompletionQueue::new(ring) }
     }
@@ -104,27 +104,27 @@ impl CompletionQueue {
 
     /// Returns the number of completions written since the queue was created, which WAIT compares. The count
     /// never wraps.
-    pub fn written(&self) -> u64 {
+    pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
     /// Returns true while a wake-up is pending.
-    pub fn is_waking(&self) -> bool {
+    pub(crate) fn is_waking(&self) -> bool {
         self.waking
     }
 
     /// Sets whether a wake-up is pending.
-    pub fn set_waking(&mut self, waking: bool) {
+    pub(crate) fn set_waking(&mut self, waking: bool) {
         self.waking = waking;
     }
 
     /// Returns true if completions were lost.
-    pub fn is_overrun(&self) -> bool {
+    pub(crate) fn is_overrun(&self) -> bool {
         self.overrun
     }
 
     /// Requests one wake-up.
-    pub fn notify(&mut self, notify: Notify) {
+    pub(crate) fn notify(&mut self, notify: Notify) {
         // A later request for solicited completions does not weaken a request for any completion.
         if self.notify != Notify::Any {
             self.notify = notify;
@@ -133,7 +133,7 @@ impl CompletionQueue {
 
     /// Writes a completion at the time `now`.
     #[inline]
-    pub fn write(&mut self, cqe: &Cqe, now: Instant) -> Written {
+    pub(crate) fn write(&mut self, cqe: &Cqe, now: Instant) -> Written {
         if self.overrun {
             return Written::Overrun;
         }
@@ -200,7 +200,7 @@ impl CompletionQueue {
 
     /// Moves the queue to another ring, with the completions that are not polled yet. Returns false, and
     /// changes nothing, if they do not fit.
-    pub fn resize(&mut self, ring: Ring) -> bool {
+    pub(crate) fn resize(&mut self, ring: Ring) -> bool {
         self.consumed = self.ring.word(Word::Consumed).clamp(self.consumed, self.written);
         if self.written - self.consumed > ring.slots() {
             return false;

@@ -34,7 +34,7 @@ pub(crate) struct Congestion {
 
 impl Congestion {
     /// Creates a congestion control. `limit` is the program's rate limit in bits per second, 0 for none.
-    pub fn new(algorithm: Algorithm, settings: &Settings, limit: u64) -> Congestion {
+    pub(crate) fn new(algorithm: Algorithm, settings: &Settings, limit: u64) -> Congestion {
         let control = Control::new(algorithm, settings);
         let pacer = Pacer::unlimited();
         let mut made =
@@ -44,13 +44,13 @@ impl Congestion {
     }
 
     /// Sets the window in packets at line rate, which shrinks in proportion to the rate.
-    pub fn scale(&mut self, window: u32, line_rate: u64) {
+    pub(crate) fn scale(&mut self, window: u32, line_rate: u64) {
         self.window = Some((window, line_rate.max(1)));
     }
 
     /// Returns true if the window is full. At least one packet is always allowed.
     #[inline]
-    pub fn fills_window(&self, in_flight: u64) -> bool {
+    pub(crate) fn fills_window(&self, in_flight: u64) -> bool {
         let Some((window, line_rate)) = self.window else { return false };
         let rate = if self.rate == 0 { line_rate } else { self.rate.min(line_rate) };
         let part = (u128::from(window) * u128::from(rate)).div_ceil(u128::from(line_rate));
@@ -58,27 +58,27 @@ impl Congestion {
     }
 
     /// Returns true if packets with data must wait for the pacer.
-    pub fn holds(&mut self, now: Instant) -> bool {
+    pub(crate) fn holds(&mut self, now: Instant) -> bool {
         self.waiting = now < self.pacer.next();
         self.waiting
     }
 
     /// Records that a packet of `bytes` bytes was sent.
-    pub fn sent(&mut self, now: Instant, bytes: usize) {
+    pub(crate) fn sent(&mut self, now: Instant, bytes: usize) {
         self.pacer.sent(now, bytes as u32);
         self.control.sent(bytes as u32);
         self.obey();
     }
 
     /// Records that a request with an acknowledgement request was sent.
-    pub fn ack_requested(&mut self, now: Instant, progress: Progress) {
+    pub(crate) fn ack_requested(&mut self, now: Instant, progress: Progress) {
         if self.probe.is_none() && progress.clean && self.control.wants_round_trips() {
             self.probe = Some((progress.sent, now));
         }
     }
 
     /// Records a response of the peer, and measures the round trip.
-    pub fn answered(&mut self, now: Instant, progress: Progress) {
+    pub(crate) fn answered(&mut self, now: Instant, progress: Progress) {
         let Some((end, start)) = self.probe else { return };
         if !progress.clean {
             // After a retransmission, the response may belong to either copy, so nothing is measured.
@@ -106,7 +106,7 @@ impl Congestion {
 
     /// Changes the rate limit and keeps the congestion control. Returns false if there is no congestion
     /// control.
-    pub fn set_limit(&mut self, limit: u64) -> bool {
+    pub(crate) fn set_limit(&mut self, limit: u64) -> bool {
         if matches!(self.control, Control::None) {
             return false;
         }
@@ -116,20 +116,20 @@ impl Congestion {
     }
 
     /// Processes a CNP of the peer. Returns false if the congestion control does not react to CNPs.
-    pub fn notified(&mut self, now: Instant) -> bool {
+    pub(crate) fn notified(&mut self, now: Instant) -> bool {
         let handled = self.control.notified(now);
         self.obey();
         handled
     }
 
     /// Returns the time at which `expire` is due.
-    pub fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         let pacer = if self.waiting { self.pacer.next() } else { Instant::NEVER };
         pacer.min(self.control.deadline())
     }
 
     /// Runs the timers that are due at `now`.
-    pub fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         self.control.expire(now);
         self.obey();
         self.waiting &= now < self.pacer.next();

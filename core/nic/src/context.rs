@@ -39,16 +39,16 @@ pub(crate) struct WqeContext {
 const _: () = assert!(size_of::<WqeContext>() <= 48, "each message on its way has one");
 
 impl WqeContext {
-    pub fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         self.header >> 16 | u64::from(self.id_high) << ID_BITS
     }
 
-    pub fn signaled(&self) -> bool {
+    pub(crate) fn signaled(&self) -> bool {
         self.header >> 8 & u64::from(flag::SIGNALED) != 0
     }
 
     /// Returns true if the message is an answer of a local StRoM kernel rather than a program's work request.
-    pub fn is_answer(&self) -> bool {
+    pub(crate) fn is_answer(&self) -> bool {
         WqeOpcode(self.header as u8) == WqeOpcode::ANSWER
     }
 }

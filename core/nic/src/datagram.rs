@@ -74,12 +74,12 @@ impl Senders {
 }
 
 impl Datagrams {
-    pub fn new(sender: ud::Sender<WqeContext>) -> Self {
+    pub(crate) fn new(sender: ud::Sender<WqeContext>) -> Self {
         Datagrams { sender, handle: 0, seen: Senders::NONE }
     }
 
     /// Starts a work request. An error is the status with which the request completes immediately.
-    pub fn begin(
+    pub(crate) fn begin(
         &mut self,
         pd: Pd,
         wqe: &Wqe,
@@ -104,7 +104,7 @@ impl Datagrams {
     }
 
     /// Sends the current datagram and returns it as completed.
-    pub fn transmit(
+    pub(crate) fn transmit(
         &mut self,
         mem: Mem<'_>,
         pd: Pd,
@@ -142,7 +142,7 @@ impl Datagrams {
     }
 
     /// Returns true if the ICRC is correct.
-    pub fn intact(&mut self, arrived: &Arrived<'_>, shared: &mut Shared) -> bool {
+    pub(crate) fn intact(&mut self, arrived: &Arrived<'_>, shared: &mut Shared) -> bool {
         let here = Endpoint {
             address: arrived.destination().unwrap_or(shared.endpoint.address),
             udp_port: arrived.destination_port.unwrap_or(shared.endpoint.udp_port),

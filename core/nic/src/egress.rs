@@ -29,7 +29,7 @@ impl QueuePair {
     /// Runs the queue pair's turn: sends responses before requests until the turn is used up. Adds the frames
     /// and bytes sent to `used`.
     #[inline]
-    pub fn transmit(
+    pub(crate) fn transmit(
         &mut self,
         now: Instant,
         mem: Mem<'_>,

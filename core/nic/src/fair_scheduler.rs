@@ -61,7 +61,7 @@ pub(crate) struct FairScheduler {
 
 impl FairScheduler {
     /// Creates a scheduler without tenants, for at most `places` queue pairs.
-    pub fn new(places: usize) -> FairScheduler {
+    pub(crate) fn new(places: usize) -> FairScheduler {
         let tenant = |places| Tenant { line: VecDeque::with_capacity(places), ..Tenant::default() };
         FairScheduler {
             tenants: vec![tenant(places), tenant(1)],
@@ -76,18 +76,18 @@ impl FairScheduler {
 
     /// Returns true if the scheduler is in use, rather than the single queue.
     #[inline(always)]
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.is_on
     }
 
     /// Returns true if any queue pair is queued in the scheduler.
     #[cold]
-    pub fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         !self.round.is_empty()
     }
 
     /// Adds a queue pair to a tenant.
-    pub fn join(&mut self, tenant: u32) {
+    pub(crate) fn join(&mut self, tenant: u32) {
         let tenants = self.tenants.len().max(tenant as usize + 1);
         self.tenants.resize_with(tenants, Tenant::default);
         self.round.reserve(tenants);
@@ -102,7 +102,7 @@ impl FairScheduler {
     }
 
     /// Removes a queue pair, queued or not, from a tenant.
-    pub fn leave(&mut self, tenant: u32, index: u32) {
+    pub(crate) fn leave(&mut self, tenant: u32, index: u32) {
         self.tenants.iter_mut().for_each(|tenant| tenant.line.retain(|place| *place != index));
         if tenant > 0 {
             self.tenants[tenant as usize].members -= 1;
@@ -112,7 +112,7 @@ impl FairScheduler {
 
     /// Begins a call: all peers are assumed to have free buffers.
     #[cold]
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.full.clear();
         self.call += 1;
     }
@@ -121,7 +121,7 @@ impl FairScheduler {
     /// call, are first moved to their tenants' queues. `tenant_and_peer` returns the tenant and the peer of
     /// a queue pair.
     #[cold]
-    pub fn next(
+    pub(crate) fn next(
         &mut self,
         line: &mut VecDeque<u32>,
         tenant_and_peer: impl Fn(u32) -> Option<(u32, Peer)>,
@@ -179,7 +179,7 @@ impl FairScheduler {
 
     /// Queues 1RMA, unless it is already queued.
     #[cold]
-    pub fn enter_rma(&mut self) {
+    pub(crate) fn enter_rma(&mut self) {
         if self.tenants[RMA_TENANT as usize].line.is_empty() {
             self.enter(RMA, RMA_TENANT);
         }
@@ -187,7 +187,7 @@ impl FairScheduler {
 
     /// Charges a finished turn to its tenant. With `more`, the queue pair is queued again.
     #[cold]
-    pub fn served(&mut self, index: u32, tenant: u32, more: bool, used: &TurnUsage) {
+    pub(crate) fn served(&mut self, index: u32, tenant: u32, more: bool, used: &TurnUsage) {
         self.charge(tenant, used);
         if more {
             self.enter(index, tenant);
@@ -197,7 +197,7 @@ impl FairScheduler {
     /// Marks the peer of a queue pair as full, which ends the turn of the queue pair if it sent any packet.
     /// Returns false if the maximum number of full peers is reached.
     #[cold]
-    pub fn blocked(
+    pub(crate) fn blocked(
         &mut self,
         line: &mut VecDeque<u32>,
         index: u32,
@@ -225,14 +225,14 @@ impl FairScheduler {
 
     /// Keeps the queue pair at the front, because the port has no free frame.
     #[cold]
-    pub fn stay(&mut self, index: u32, tenant: u32) {
+    pub(crate) fn stay(&mut self, index: u32, tenant: u32) {
         self.enter(index, tenant);
         self.tenants[tenant as usize].line.rotate_right(1);
     }
 
     /// Keeps the queue pair at the front and charges the part of its turn that it has used.
     #[cold]
-    pub fn interrupted(&mut self, index: u32, tenant: u32, used: &TurnUsage) {
+    pub(crate) fn interrupted(&mut self, index: u32, tenant: u32, used: &TurnUsage) {
         self.stay(index, tenant);
         if used.packets > 0 {
             self.charge(tenant, used);
@@ -242,7 +242,7 @@ impl FairScheduler {
     /// Ends the turn of 1RMA because its remaining messages are for full peers such as `peer`. 1RMA continues
     /// in the next call.
     #[cold]
-    pub fn rma_blocked(&mut self, peer: Peer, used: &TurnUsage) {
+    pub(crate) fn rma_blocked(&mut self, peer: Peer, used: &TurnUsage) {
         self.stay(RMA, RMA_TENANT);
         self.round.pop_front();
         self.out.push_back(RMA_TENANT);
@@ -261,7 +261,7 @@ impl FairScheduler {
 
     /// Ends a call. If the single queue suffices, the queue pairs of tenant 0 return to it.
     #[cold]
-    pub fn end(&mut self, line: &mut VecDeque<u32>) {
+    pub(crate) fn end(&mut self, line: &mut VecDeque<u32>) {
         while let Some(tenant) = self.out.pop_back() {
             self.round.push_front(tenant);
         }

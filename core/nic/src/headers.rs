@@ -23,7 +23,7 @@ pub(crate) struct Headers {
 
 impl Headers {
     /// Creates the headers of frames that begin with the layer `start`.
-    pub fn new(route: &Route, start: Start) -> Headers {
+    pub(crate) fn new(route: &Route, start: Start) -> Headers {
         let is_ipv4 = route.source.address.is_ipv4() && route.destination.address.is_ipv4();
         let mut bytes = [0; CAPACITY];
         let len = route.emit(start, 0, 0, &mut bytes);
@@ -44,13 +44,13 @@ impl Headers {
 
     /// Returns the number of bytes that precede the BTH.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Writes the headers of a frame with `transport_len` bytes from BTH to the end of the ICRC.
     #[inline(always)]
-    pub fn emit(&mut self, ip_id: u16, transport_len: usize, out: &mut [u8]) {
+    pub(crate) fn emit(&mut self, ip_id: u16, transport_len: usize, out: &mut [u8]) {
         let Some(network) = self.network else { return };
         let fields = (transport_len as u32) << 16 | u32::from(ip_id);
         // Successive frames of equal length and identification share the headers.

@@ -61,7 +61,7 @@ pub(crate) enum Identifications {
 impl Identifications {
     /// Returns true if the frame with this syndrome is intact.
     #[inline]
-    pub fn admit(&mut self, syndrome: Syndrome, spans: &mut IdSpans, now: Instant) -> bool {
+    pub(crate) fn admit(&mut self, syndrome: Syndrome, spans: &mut IdSpans, now: Instant) -> bool {
         if let Some(id) = syndrome.small_id(spans) {
             match self {
                 Identifications::Small { .. } => {}

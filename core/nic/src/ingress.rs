@@ -29,7 +29,12 @@ use crate::unreliable::Unreliable;
 impl QueuePair {
     /// Returns true if the packet is intact and was sent to this queue pair by its peer.
     #[inline]
-    pub fn admits(&mut self, arrived: &Arrived<'_>, packet: &packet::View<'_>, shared: &mut Shared) -> bool {
+    pub(crate) fn admits(
+        &mut self,
+        arrived: &Arrived<'_>,
+        packet: &packet::View<'_>,
+        shared: &mut Shared,
+    ) -> bool {
         let may_receive = self.may_receive();
         let path = match &mut self.machine {
             Machine::Rc(connection) => &mut connection.path,
@@ -57,7 +62,7 @@ impl QueuePair {
 
     /// Processes a request or response packet of the peer.
     #[inline]
-    pub fn take(
+    pub(crate) fn take(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -77,7 +82,7 @@ impl QueuePair {
     /// Does the same as [`take_plain`](QueuePair::take_plain), for packets of a PRISM bundle and prefetched
     /// packets.
     #[inline(never)]
-    pub fn take_plain_outlined(
+    pub(crate) fn take_plain_outlined(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -166,7 +171,7 @@ impl QueuePair {
 
     /// Raises the event `CommunicationEstablished` on the first packet in RTR.
     #[inline]
-    pub fn establish(&mut self, shared: &mut Shared) {
+    pub(crate) fn establish(&mut self, shared: &mut Shared) {
         if self.state == State::Rtr && !self.established {
             self.established = true;
             shared.event(AsyncEvent::CommunicationEstablished(self.number));
@@ -199,7 +204,7 @@ impl QueuePair {
     /// Does the same as [`execute`](QueuePair::execute); compiled out of line, so that other services do not
     /// enlarge the RC path.
     #[inline(never)]
-    pub fn execute_outlined(
+    pub(crate) fn execute_outlined(
         &mut self,
         mem: Mem<'_>,
         action: Action,
@@ -211,7 +216,13 @@ impl QueuePair {
 
     /// Executes the action of a request.
     #[inline(always)]
-    pub fn execute(&mut self, mem: Mem<'_>, action: Action, payload: &[u8], shared: &mut Shared) -> Outcome {
+    pub(crate) fn execute(
+        &mut self,
+        mem: Mem<'_>,
+        action: Action,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> Outcome {
         match action {
             Action::Nothing => Outcome::Done,
             Action::Place { key, va, extent } => self.place(mem, key, va, extent, payload),
@@ -247,7 +258,7 @@ impl QueuePair {
     /// Writes a payload to the memory that a remote key refers to. Always inlined, so that plain RC does not
     /// pay for the other callers.
     #[inline(always)]
-    pub fn place(&mut self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
+    pub(crate) fn place(&mut self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
         let extent = (extent as usize).max(payload.len());
         match mem.check_for(self.pd, self.owner, Key::new(key), va, extent, Access::REMOTE_WRITE) {
             Ok(span) if span.write(payload) == payload.len() => Outcome::Done,
@@ -256,7 +267,7 @@ impl QueuePair {
         }
     }
 
-    pub fn atomic(&self, mem: Mem<'_>, key: u32, va: u64, atomic: Atomic) -> Outcome {
+    pub(crate) fn atomic(&self, mem: Mem<'_>, key: u32, va: u64, atomic: Atomic) -> Outcome {
         if !va.is_multiple_of(8) {
             // IBTA vol. 1 §9.4.5: a misaligned atomic is an invalid request.
             return Outcome::Nak(NakCode::INVALID_REQUEST);
@@ -307,7 +318,7 @@ impl QueuePair {
 
     /// Handles a message that does not fit its receive work request (`too_long`), or whose buffer is not
     /// writable. Both sides report an error.
-    pub fn undelivered(&mut self, receive: &Receive, too_long: bool, shared: &mut Shared) -> Outcome {
+    pub(crate) fn undelivered(&mut self, receive: &Receive, too_long: bool, shared: &mut Shared) -> Outcome {
         shared.counters.resp_cqe_error += 1;
         let (status, code) = if too_long {
             shared.counters.resp_local_length_error += 1;
@@ -333,7 +344,7 @@ impl QueuePair {
 
     /// Completes the receive work request of a message with this notification.
     #[inline]
-    pub fn finish(
+    pub(crate) fn finish(
         &mut self,
         mem: Mem<'_>,
         receive: &Receive,
@@ -372,7 +383,7 @@ impl QueuePair {
     /// Processes a response of the peer: writes its data to local memory and completes the messages that have
     /// ended.
     #[inline]
-    pub fn answer<R: ReliableRequester>(
+    pub(crate) fn answer<R: ReliableRequester>(
         &mut self,
         now: Instant,
         mem: Mem<'_>,

@@ -29,7 +29,7 @@ pub(crate) struct Irn {
 
 impl Irn {
     #[inline]
-    pub fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         self.requester.deadline().min(self.responder.deadline())
     }
 }

@@ -35,66 +35,66 @@ pub(crate) enum Machine {
 impl Machine {
     /// Returns true for a reliable connection with go-back-N.
     #[inline(always)]
-    pub fn is_rc(&self) -> bool {
+    pub(crate) fn is_rc(&self) -> bool {
         matches!(self, Machine::Rc(_))
     }
 
     /// Returns true for a reliable connection with IRN.
     #[inline(always)]
-    pub fn is_irn(&self) -> bool {
+    pub(crate) fn is_irn(&self) -> bool {
         matches!(self, Machine::Irn(_))
     }
 
     /// Returns true for UC and UD.
     #[inline(always)]
-    pub fn is_unreliable(&self) -> bool {
+    pub(crate) fn is_unreliable(&self) -> bool {
         matches!(self, Machine::Unreliable(_))
     }
 
     /// Returns true for a loopback queue pair.
     #[inline(always)]
-    pub fn is_loopback(&self) -> bool {
+    pub(crate) fn is_loopback(&self) -> bool {
         matches!(self, Machine::Loopback)
     }
 
     /// Returns the go-back-N connection, if the queue pair has one.
     #[inline(always)]
-    pub fn rc(&self) -> Option<&Connection> {
+    pub(crate) fn rc(&self) -> Option<&Connection> {
         if let Machine::Rc(connection) = self { Some(connection) } else { None }
     }
 
     /// Returns the go-back-N connection for modification.
     #[inline(always)]
-    pub fn rc_mut(&mut self) -> Option<&mut Connection> {
+    pub(crate) fn rc_mut(&mut self) -> Option<&mut Connection> {
         if let Machine::Rc(connection) = self { Some(connection) } else { None }
     }
 
     /// Returns the IRN connection, if the queue pair has one.
     #[inline(always)]
-    pub fn irn(&self) -> Option<&Irn> {
+    pub(crate) fn irn(&self) -> Option<&Irn> {
         if let Machine::Irn(irn) = self { Some(irn) } else { None }
     }
 
     /// Returns the IRN connection for modification.
     #[inline(always)]
-    pub fn irn_mut(&mut self) -> Option<&mut Irn> {
+    pub(crate) fn irn_mut(&mut self) -> Option<&mut Irn> {
         if let Machine::Irn(irn) = self { Some(irn) } else { None }
     }
 
     /// Returns the state machine of an unreliable service, if the queue pair has one.
     #[inline(always)]
-    pub fn unreliable(&self) -> Option<&Unreliable> {
+    pub(crate) fn unreliable(&self) -> Option<&Unreliable> {
         if let Machine::Unreliable(unreliable) = self { Some(unreliable) } else { None }
     }
 
     /// Returns the state machine of an unreliable service for modification.
     #[inline(always)]
-    pub fn unreliable_mut(&mut self) -> Option<&mut Unreliable> {
+    pub(crate) fn unreliable_mut(&mut self) -> Option<&mut Unreliable> {
         if let Machine::Unreliable(unreliable) = self { Some(unreliable) } else { None }
     }
 
     /// Returns how often the peer had no receive work request for a message (RNR NAK).
-    pub fn rnr_waits(&self) -> u32 {
+    pub(crate) fn rnr_waits(&self) -> u32 {
         match self {
             Machine::Rc(connection) => connection.requester.rnr_waits(),
             Machine::Irn(irn) => irn.requester.rnr_waits(),
@@ -103,7 +103,7 @@ impl Machine {
     }
 
     /// Returns the number of packets of submitted requests that have not been sent for the first time.
-    pub fn backlog(&self) -> u64 {
+    pub(crate) fn backlog(&self) -> u64 {
         match self {
             Machine::Rc(connection) => connection.requester.backlog(),
             Machine::Irn(irn) => irn.requester.backlog(),
@@ -113,7 +113,7 @@ impl Machine {
 
     /// Returns the path to the peer of a connection.
     #[inline]
-    pub fn path(&self) -> Option<&PeerPath> {
+    pub(crate) fn path(&self) -> Option<&PeerPath> {
         match self {
             Machine::Rc(connection) => Some(&connection.path),
             Machine::Irn(irn) => Some(&irn.path),
@@ -124,7 +124,7 @@ impl Machine {
 
     /// Returns the path to the peer for modification.
     #[inline]
-    pub fn path_mut(&mut self) -> Option<&mut PeerPath> {
+    pub(crate) fn path_mut(&mut self) -> Option<&mut PeerPath> {
         match self {
             Machine::Rc(connection) => Some(&mut connection.path),
             Machine::Irn(irn) => Some(&mut irn.path),

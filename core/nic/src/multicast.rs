@@ -25,11 +25,11 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub fn new(max_groups: u32, max_members: u32) -> Groups {
+    pub(crate) fn new(max_groups: u32, max_members: u32) -> Groups {
         Groups { groups: Vec::new(), max_groups: max_groups as usize, max_members: max_members as usize }
     }
 
-    pub fn attach(&mut self, address: Address, number: Qpn) -> Result<(), NicError> {
+    pub(crate) fn attach(&mut self, address: Address, number: Qpn) -> Result<(), NicError> {
         if !address.is_multicast() {
             return Err(NicError::NotAGroup);
         }
@@ -50,7 +50,7 @@ impl Groups {
         Ok(())
     }
 
-    pub fn detach(&mut self, address: Address, number: Qpn) -> Result<(), NicError> {
+    pub(crate) fn detach(&mut self, address: Address, number: Qpn) -> Result<(), NicError> {
         let place = self.groups.iter().position(|group| group.address == address).ok_or(NicError::Unknown)?;
         let members = &mut self.groups[place].members;
         let member = members.iter().position(|member| *member == number).ok_or(NicError::Unknown)?;
@@ -62,17 +62,17 @@ impl Groups {
     }
 
     /// Returns true if the queue pair is attached to any group.
-    pub fn has(&self, number: Qpn) -> bool {
+    pub(crate) fn has(&self, number: Qpn) -> bool {
         self.groups.iter().any(|group| group.members.contains(&number))
     }
 
     /// Returns the index of a group.
-    pub fn of(&self, address: Address) -> Option<usize> {
+    pub(crate) fn of(&self, address: Address) -> Option<usize> {
         self.groups.iter().position(|group| group.address == address)
     }
 
     /// Returns a member of the group at index `place`.
-    pub fn member(&self, place: usize, index: usize) -> Option<Qpn> {
+    pub(crate) fn member(&self, place: usize, index: usize) -> Option<Qpn> {
         self.groups.get(place)?.members.get(index).copied()
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct AddressPath {
 }
 
 impl AddressPath {
-    pub fn new(address: &AddressVector) -> AddressPath {
+    pub(crate) fn new(address: &AddressVector) -> AddressPath {
         let AddressVector { peer, route, class, .. } = *address;
         AddressPath { peer, route, class, headers: None, sending: Flow::new(route.source, route.destination) }
     }
@@ -60,7 +60,7 @@ pub(crate) struct PeerPath {
 }
 
 impl PeerPath {
-    pub fn new(address: &AddressVector, remote: Qpn, service: u8, classes: AnswerClasses) -> PeerPath {
+    pub(crate) fn new(address: &AddressVector, remote: Qpn, service: u8, classes: AnswerClasses) -> PeerPath {
         let AddressVector { ref route, class, accepts, .. } = *address;
         let (port, port_mask) = if let PeerFrames::Port(port) = accepts { (port, u16::MAX) } else { (0, 0) };
         PeerPath {
@@ -80,13 +80,13 @@ impl PeerPath {
 
     /// Returns the traffic class of a response.
     #[inline(always)]
-    pub fn reply_class(&self, kind: &ReplyKind) -> Class {
+    pub(crate) fn reply_class(&self, kind: &ReplyKind) -> Class {
         if matches!(kind, ReplyKind::Acknowledge { .. }) { self.ack_class } else { self.address_path.class }
     }
 
     /// Returns true if the opcode belongs to the service of the connection, or to all services.
     #[inline]
-    pub fn carries(&self, opcode: Opcode) -> bool {
+    pub(crate) fn carries(&self, opcode: Opcode) -> bool {
         let service = opcode.0 & service_bits::SERVICE;
         service == self.service || opcode == Opcode::CNP || service == Opcode::BUNDLE.0
     }
@@ -94,7 +94,7 @@ impl PeerPath {
     /// Returns true if the frame comes from the peer: from its address, its UDP port if known, and its link
     /// if it has one.
     #[inline]
-    pub fn is_from(&self, arrived: &Arrived<'_>) -> bool {
+    pub(crate) fn is_from(&self, arrived: &Arrived<'_>) -> bool {
         self.address_path.route.destination.address.is(&arrived.source.address)
             && (arrived.source.udp_port ^ self.port) & self.port_mask == 0
             && arrived.neighbour() == self.link
@@ -103,7 +103,7 @@ impl PeerPath {
     /// Returns true if the ICRC is correct. `own_port` is the destination port of packets for which the port
     /// does not provide one.
     #[inline(never)]
-    pub fn intact(
+    pub(crate) fn intact(
         &mut self,
         arrived: &Arrived<'_>,
         own_port: u16,

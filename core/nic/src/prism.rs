@@ -89,7 +89,7 @@ pub(crate) struct Prism {
 impl Prism {
     /// Creates the state for a peer that has at most `answers` READs and atomics outstanding, and retransmits
     /// a request for `patience_ns` nanoseconds.
-    pub fn new(answers: u8, patience_ns: u64) -> Prism {
+    pub(crate) fn new(answers: u8, patience_ns: u64) -> Prism {
         Prism {
             scratch: None,
             state: ResponderState {
@@ -115,13 +115,13 @@ impl Prism {
     }
 
     /// Ends the connection and returns its buffers to their free lists.
-    pub fn end(&mut self, lists: &mut FreeLists) {
+    pub(crate) fn end(&mut self, lists: &mut FreeLists) {
         self.state.abandon(lists);
         self.state.unpin(u64::MAX, lists);
     }
 
     /// Asserts that pins are in order and belong to responses before number `upcoming`.
-    pub fn check(&self, upcoming: u64) {
+    pub(crate) fn check(&self, upcoming: u64) {
         let pins = &self.state.pins;
         let ends = pins.front().zip(pins.back());
         assert!(
@@ -132,14 +132,19 @@ impl Prism {
 
     /// Returns the time at which `expire` is due.
     #[inline(always)]
-    pub fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         self.released
     }
 
     /// Handles the deadline after which a silent peer no longer retransmits. `forget` drops the responses
     /// that the responder keeps, and returns two flags: whether the responses are gone, and otherwise whether
     /// to try again later.
-    pub fn expire(&mut self, now: Instant, lists: &mut FreeLists, forget: impl FnOnce() -> (bool, bool)) {
+    pub(crate) fn expire(
+        &mut self,
+        now: Instant,
+        lists: &mut FreeLists,
+        forget: impl FnOnce() -> (bool, bool),
+    ) {
         if now < self.released {
             return;
         }

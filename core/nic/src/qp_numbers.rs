@@ -40,7 +40,7 @@ pub(crate) struct QpNumbers {
 }
 
 impl QpNumbers {
-    pub fn new(config: &Config) -> QpNumbers {
+    pub(crate) fn new(config: &Config) -> QpNumbers {
         let most = match config.qpn_range {
             None => 1 << 16,
             Some(_) => (1 << RANGE_INDEX_BITS) - FIRST_INDEX,
@@ -69,23 +69,23 @@ impl QpNumbers {
     }
 
     /// Returns the size of the table, a power of two.
-    pub fn places(&self) -> u32 {
+    pub(crate) fn places(&self) -> u32 {
         1 << self.index_bits
     }
 
     /// Returns the number of index bits in a queue pair number.
-    pub fn index_bits(&self) -> u32 {
+    pub(crate) fn index_bits(&self) -> u32 {
         self.index_bits
     }
 
     /// Returns true if all indices are in use.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.taken >= self.max - FIRST_INDEX
     }
 
     /// Allocates an index and returns it with the number of its next queue pair. `None` if all indices are in
     /// use.
-    pub fn take(&mut self) -> Option<(u32, Qpn)> {
+    pub(crate) fn take(&mut self) -> Option<(u32, Qpn)> {
         let index = self.fresh_index().or_else(|| self.freed.pop_front())?;
         let mut number = self.number(index);
         if number.get() == MULTICAST_QPN {
@@ -97,7 +97,7 @@ impl QpNumbers {
     }
 
     /// Frees an index, which is reused after all other free ones.
-    pub fn give_back(&mut self, index: u32) {
+    pub(crate) fn give_back(&mut self, index: u32) {
         if index >= FIRST_INDEX {
             self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
             self.freed.push_back(index);

@@ -100,7 +100,7 @@ pub(crate) struct Srq {
 
 impl QueuePair {
     /// Creates a queue pair in RESET.
-    pub fn new(
+    pub(crate) fn new(
         number: Qpn,
         owner: Owner,
         init: QueuePairInit,
@@ -142,13 +142,13 @@ impl QueuePair {
 
     /// Returns the peer whose buffers the queue pair's packets use. For queue pairs without a fixed peer, the
     /// result is a number that no peer has.
-    pub fn peer(&self) -> Peer {
+    pub(crate) fn peer(&self) -> Peer {
         self.machine.path().map_or(Peer(1 << 31 | self.number.get()), |path| path.address_path.peer)
     }
 
     /// Returns true if a receive work request is posted.
     #[inline]
-    pub fn can_receive(&mut self, shared: &mut Shared) -> bool {
+    pub(crate) fn can_receive(&mut self, shared: &mut Shared) -> bool {
         match self.srq {
             None => self.receive.ready(),
             Some(srq) => shared.srqs.ready(srq.place),
@@ -157,7 +157,7 @@ impl QueuePair {
 
     /// Takes the next receive work request; `None` if none is posted.
     #[inline]
-    pub fn take_receive(&mut self, shared: &mut Shared) -> Option<Receive> {
+    pub(crate) fn take_receive(&mut self, shared: &mut Shared) -> Option<Receive> {
         match self.srq {
             None => self.receive.take(),
             Some(srq) => shared.take_shared(srq.place, &self.receive),
@@ -166,24 +166,24 @@ impl QueuePair {
 
     /// Returns the protection domain of the keys in receive work requests.
     #[inline]
-    pub fn receive_pd(&self) -> Pd {
+    pub(crate) fn receive_pd(&self) -> Pd {
         self.srq.map_or(self.pd, |srq| srq.pd)
     }
 
     /// Returns true if requests may be sent in this state.
     #[inline]
-    pub fn may_send(&self) -> bool {
+    pub(crate) fn may_send(&self) -> bool {
         matches!(self.state, State::Rts | State::Sqd)
     }
 
     /// Returns true if packets are accepted in this state.
     #[inline]
-    pub fn may_receive(&self) -> bool {
+    pub(crate) fn may_receive(&self) -> bool {
         matches!(self.state, State::Rtr | State::Rts | State::Sqd | State::Sqe)
     }
 
     /// Executes a work request that sends no packet. An error is the status of its completion.
-    pub fn execute_locally(&self, mem: Mem<'_>, wqe: &Wqe) -> Result<(), Status> {
+    pub(crate) fn execute_locally(&self, mem: Mem<'_>, wqe: &Wqe) -> Result<(), Status> {
         match wqe.opcode() {
             WqeOpcode::LOCAL_INV => {
                 let key = Key::new(wqe.imm as u32);
@@ -199,7 +199,7 @@ impl QueuePair {
 
     /// Returns the message that a WQE describes.
     #[inline]
-    pub fn message(
+    pub(crate) fn message(
         &self,
         wqe: &Wqe,
         kind: Kind,
@@ -218,7 +218,7 @@ impl QueuePair {
     }
 
     #[inline]
-    pub fn context(&self, wqe: &Wqe, list: List, index: u64, slots: u64) -> WqeContext {
+    pub(crate) fn context(&self, wqe: &Wqe, list: List, index: u64, slots: u64) -> WqeContext {
         let header = if self.signal_all { wqe.header | u64::from(flag::SIGNALED) << 8 } else { wqe.header };
         let end = index + slots;
         let srq = wqe.srq();
@@ -237,7 +237,7 @@ impl QueuePair {
 
     /// Does the same as [`decode`](QueuePair::decode); compiled out of line for the less frequent callers.
     #[inline(never)]
-    pub fn decode_outlined(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
+    pub(crate) fn decode_outlined(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
         self.decode(wqe, index)
     }
 
@@ -280,7 +280,7 @@ impl QueuePair {
 
     /// Returns the total length and the location of a WQE's data.
     #[inline(always)]
-    pub fn list(&self, wqe: &Wqe, index: u64) -> Option<(u64, List)> {
+    pub(crate) fn list(&self, wqe: &Wqe, index: u64) -> Option<(u64, List)> {
         let elements = wqe.elements();
         if elements <= 1 {
             let len = if elements == 0 { 0 } else { wqe.len & u64::from(u32::MAX) };
@@ -297,7 +297,7 @@ impl QueuePair {
 
     /// Submits a WQE that cannot be executed. The request keeps its position in the order and fails when
     /// earlier requests have completed.
-    pub fn submit_failing<R: ReliableRequester>(
+    pub(crate) fn submit_failing<R: ReliableRequester>(
         &mut self,
         wqe: &Wqe,
         index: u64,
@@ -314,7 +314,7 @@ impl QueuePair {
     /// Completes the messages that have ended. A failed request puts the queue pair into the error state.
     /// Returns true if any message ended.
     #[inline]
-    pub fn retire<R: ReliableRequester>(&mut self, shared: &mut Shared) -> bool {
+    pub(crate) fn retire<R: ReliableRequester>(&mut self, shared: &mut Shared) -> bool {
         let mut any = false;
         let mut freed = None;
         while let Some(retired) = R::of(&mut self.machine).and_then(R::retire) {
@@ -362,7 +362,7 @@ impl QueuePair {
     }
 
     /// In SQD, raises the event `SqDrained` once when no message is in flight.
-    pub fn drain(&mut self, shared: &mut Shared) {
+    pub(crate) fn drain(&mut self, shared: &mut Shared) {
         let outstanding = match &self.machine {
             Machine::Rc(connection) => connection.requester.outstanding(),
             Machine::Irn(irn) => irn.requester.outstanding(),
@@ -380,7 +380,7 @@ impl QueuePair {
     /// Does the same as [`complete_send`](QueuePair::complete_send); compiled out of line for the less
     /// frequent callers.
     #[inline(never)]
-    pub fn complete_outlined(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) -> bool {
+    pub(crate) fn complete_outlined(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) -> bool {
         self.complete_send(retired, shared)
     }
 
@@ -411,7 +411,7 @@ impl QueuePair {
     }
 
     #[inline]
-    pub fn write(&mut self, cq: u32, cqe: &Cqe, shared: &mut Shared) -> bool {
+    pub(crate) fn write(&mut self, cq: u32, cqe: &Cqe, shared: &mut Shared) -> bool {
         match shared.write(cq, cqe) {
             Written::Overrun if self.state != State::Err => {
                 self.fail(AsyncEvent::QpFatal(self.number), shared);
@@ -423,7 +423,7 @@ impl QueuePair {
     }
 
     /// Writes the completion of the receive work request that took a message.
-    pub fn complete_receive(
+    pub(crate) fn complete_receive(
         &mut self,
         receive: &Receive,
         completion: WorkCompletion,
@@ -436,7 +436,7 @@ impl QueuePair {
     }
 
     /// Enters the error state and flushes all posted work requests in order (IBTA vol. 1 §10.3.1.7).
-    pub fn fail(&mut self, event: AsyncEvent, shared: &mut Shared) {
+    pub(crate) fn fail(&mut self, event: AsyncEvent, shared: &mut Shared) {
         if self.state == State::Err {
             return;
         }
@@ -445,7 +445,7 @@ impl QueuePair {
     }
 
     /// Enters the error state without an event, because the program requested the transition.
-    pub fn enter_error(&mut self, shared: &mut Shared) {
+    pub(crate) fn enter_error(&mut self, shared: &mut Shared) {
         if self.state == State::Err {
             return;
         }
@@ -460,7 +460,7 @@ impl QueuePair {
 
     /// Completes all work requests in both queues as flushed. Called on entering the error state, and after
     /// each post in that state.
-    pub fn flush(&mut self, shared: &mut Shared) {
+    pub(crate) fn flush(&mut self, shared: &mut Shared) {
         self.flush_send_queue(shared);
         self.receive.mark_error();
         while let Some(receive) = self.begun_receive() {
@@ -474,7 +474,7 @@ impl QueuePair {
     }
 
     /// Completes all work requests in the send queue as flushed. In ERR and SQE, called also after each post.
-    pub fn flush_send_queue(&mut self, shared: &mut Shared) {
+    pub(crate) fn flush_send_queue(&mut self, shared: &mut Shared) {
         if let Some(retired) =
             self.machine.unreliable_mut().and_then(|machine| machine.end(Status::WrFlushed))
         {
@@ -519,7 +519,7 @@ impl QueuePair {
     }
 
     /// Returns a completion for `receive` without message-specific fields.
-    pub fn received(&self, receive: &Receive, status: Status) -> WorkCompletion {
+    pub(crate) fn received(&self, receive: &Receive, status: Status) -> WorkCompletion {
         WorkCompletion {
             id: receive.id,
             status,
@@ -536,7 +536,7 @@ impl QueuePair {
 
     /// Returns the time at which `expire` is due.
     #[inline]
-    pub fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         let machines = match self.machine.rc() {
             Some(connection) => connection.requester.deadline(),
             None => self.deadline_irn(),
@@ -546,7 +546,7 @@ impl QueuePair {
 
     /// Runs the timers that are due at `now`. All packets that arrived before `rx_drained_at` have been
     /// processed.
-    pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, shared: &mut Shared) {
+    pub(crate) fn expire(&mut self, now: Instant, rx_drained_at: Instant, shared: &mut Shared) {
         self.expire_congestion(now);
         if let Some(connection) = self.machine.rc_mut() {
             connection.requester.expire(now, rx_drained_at, &mut shared.counters);

@@ -8,7 +8,7 @@ use remora_memory::{Bytes, Key};
 
 /// A receive work request that a message has taken.
 #[derive(Copy, Clone, Debug)]
-pub struct Receive {
+pub(crate) struct Receive {
     /// The id of the work request.
     pub id: u64,
     /// Index of the first slot.
@@ -20,7 +20,7 @@ pub struct Receive {
 }
 
 /// A receive queue whose work requests all take the same number of slots.
-pub struct ReceiveQueue {
+pub(crate) struct ReceiveQueue {
     ring: Ring,
     stride: u64,
     produced: u64,
@@ -34,42 +34,42 @@ pub fn stride(max_sge: u32) -> u64 {
 
 impl ReceiveQueue {
     /// Creates a queue over `ring` for lists of up to `max_sge` elements.
-    pub fn new(ring: Ring, max_sge: u32) -> Self {
+    pub(crate) fn new(ring: Ring, max_sge: u32) -> Self {
         ReceiveQueue { ring, stride: stride(max_sge.min(MAX_SGE as u32)), produced: 0, taken: 0 }
     }
 
     /// Creates a buffer of `stride` slots for one work request that is taken from a shared receive queue.
-    pub fn buffer(stride: u64) -> Result<Self, NicError> {
+    pub(crate) fn buffer(stride: u64) -> Result<Self, NicError> {
         let bytes = Bytes::heap(Ring::size(stride as u32)).map_err(|_| NicError::Full)?;
         let ring = Ring::new(bytes).ok_or(NicError::TooSmall)?;
         Ok(ReceiveQueue { ring, stride, produced: 0, taken: 0 })
     }
 
     /// Returns the memory of the queue.
-    pub fn into_ring(self) -> Ring {
+    pub(crate) fn into_ring(self) -> Ring {
         self.ring
     }
 
     /// Creates a buffer for `count` work requests of a shared receive queue, see
     /// [`buffer`](ReceiveQueue::buffer).
-    pub fn buffers(stride: u64, count: u64) -> Result<Self, NicError> {
+    pub(crate) fn buffers(stride: u64, count: u64) -> Result<Self, NicError> {
         Ok(ReceiveQueue { stride, ..ReceiveQueue::buffer(stride * count)? })
     }
 
     /// Returns the number of slots of each work request.
-    pub fn stride(&self) -> u64 {
+    pub(crate) fn stride(&self) -> u64 {
         self.stride
     }
 
     /// Returns the maximum number of work requests in the queue.
-    pub fn capacity(&self) -> u64 {
+    pub(crate) fn capacity(&self) -> u64 {
         self.ring.slots() / self.stride
     }
 
     /// Returns true if a work request is posted. The producer index is read only when no posted request is
     /// known.
     #[inline]
-    pub fn ready(&mut self) -> bool {
+    pub(crate) fn ready(&mut self) -> bool {
         if self.taken + self.stride <= self.produced {
             return true;
         }
@@ -79,7 +79,7 @@ impl ReceiveQueue {
 
     /// Takes the next work request; `None` if the queue is empty.
     #[inline]
-    pub fn take(&mut self) -> Option<Receive> {
+    pub(crate) fn take(&mut self) -> Option<Receive> {
         if !self.ready() {
             return None;
         }
@@ -92,23 +92,23 @@ impl ReceiveQueue {
 
     /// Stores a slot that was copied from a shared receive queue. In this mode the queue is only the buffer
     /// for the message that is being received.
-    pub fn keep(&self, index: u64, slot: &[u8; SLOT]) {
+    pub(crate) fn keep(&self, index: u64, slot: &[u8; SLOT]) {
         self.ring.store(index, slot);
     }
 
     /// Returns element `number` (1 or more) of a work request. Element 0 is `Receive::first`.
-    pub fn element(&self, receive: &Receive, number: usize) -> Sge {
+    pub(crate) fn element(&self, receive: &Receive, number: usize) -> Sge {
         element(&self.ring, receive.index, number)
     }
 
     /// Publishes to the program that the slots of `receive` are free.
     #[inline]
-    pub fn free(&self, receive: &Receive) {
+    pub(crate) fn free(&self, receive: &Receive) {
         self.ring.set_word(Word::Consumed, receive.index + self.stride);
     }
 
     /// Discards all posted work requests (transition to RESET). The indices continue from the producer index.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.produced = self.ring.word(Word::Produced).min(FARTHEST);
         self.taken = self.produced;
         self.ring.set_word(Word::Consumed, self.produced);
@@ -116,7 +116,7 @@ impl ReceiveQueue {
     }
 
     /// Asserts that the number of posted work requests fits the ring.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         assert!(
             self.produced <= self.taken + self.ring.slots(),
             "posted slots that are not taken <= slots of the ring"
@@ -124,7 +124,7 @@ impl ReceiveQueue {
     }
 
     /// Sets the ring's error word, so that the program rings a doorbell after each post.
-    pub fn mark_error(&self) {
+    pub(crate) fn mark_error(&self) {
         self.ring.set_word(Word::Error, 1);
     }
 }
@@ -140,7 +140,7 @@ pub(crate) fn received_at(index: u64, slot: &[u8; SLOT], stride: u64) -> Receive
 }
 
 /// Returns element `number` (1 or more) of the list that starts in slot `index` of `ring`.
-pub fn element(ring: &Ring, index: u64, number: usize) -> Sge {
+pub(crate) fn element(ring: &Ring, index: u64, number: usize) -> Sge {
     let mut slot = [0; SLOT];
     ring.load(index + 1 + (number as u64 - 1) / 2, &mut slot);
     sges(&slot)[(number - 1) % 2]

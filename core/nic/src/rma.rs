@@ -153,7 +153,7 @@ pub(crate) struct Rma {
 }
 
 impl Rma {
-    pub fn new(init: Init) -> Rma {
+    pub(crate) fn new(init: Init) -> Rma {
         let settings = Settings {
             slots: init.settings.slots.min(SERVED - 1),
             served: init.settings.served.min(SERVED - 1),
@@ -213,12 +213,12 @@ impl Rma {
     }
 
     /// Returns the time at which `expire` is due.
-    pub fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         self.requester.deadline().min(self.responder.deadline()).min(self.solicitation.deadline())
     }
 
     /// Returns true if there may be messages to send or commands to fetch.
-    pub fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         !self.refusals.is_empty()
             || self.responder.has_responses()
             || self.requester.has_answers()

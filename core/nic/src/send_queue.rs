@@ -9,7 +9,7 @@ use crate::ring::{FARTHEST, Ring, Word};
 use crate::wqe::{MAX_SLOTS, SLOT, Wqe};
 
 /// Maximum number of slots fetched at once.
-pub const BATCH: usize = 16;
+pub(crate) const BATCH: usize = 16;
 const _: () = assert!(MAX_SLOTS <= BATCH, "one work request fits into one batch");
 
 /// The fetch limit of a send queue.
@@ -27,7 +27,7 @@ pub enum Fetching {
 
 /// The result of fetching the next work request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Fetched {
+pub(crate) enum Fetched {
     /// No work request below the fetch limit.
     Empty,
     /// A work request of `slots` slots, starting at slot `index`.
@@ -50,7 +50,7 @@ pub enum Fetched {
 }
 
 /// A send queue. All counts are in slots since the creation of the queue.
-pub struct SendQueue {
+pub(crate) struct SendQueue {
     ring: Ring,
     /// Posted slots, as last read from the producer index.
     produced: u64,
@@ -73,7 +73,7 @@ const ROUNDS: u32 = 32;
 
 impl SendQueue {
     /// Creates a queue over `ring`.
-    pub fn new(ring: Ring, fetching: Fetching) -> Self {
+    pub(crate) fn new(ring: Ring, fetching: Fetching) -> Self {
         let copies = Box::new([[0; SLOT]; BATCH]);
         SendQueue {
             ring,
@@ -90,24 +90,24 @@ impl SendQueue {
 
     /// Returns the memory of the queue.
     #[inline]
-    pub fn ring(&self) -> &Ring {
+    pub(crate) fn ring(&self) -> &Ring {
         &self.ring
     }
 
     /// Returns true if the queue is recycled.
-    pub fn is_recycled(&self) -> bool {
+    pub(crate) fn is_recycled(&self) -> bool {
         self.fetching == Fetching::Recycled
     }
 
     /// Returns the maximum number of messages in flight.
-    pub fn messages(&self) -> u32 {
+    pub(crate) fn messages(&self) -> u32 {
         let slots = self.ring.slots() as u32;
         if self.is_recycled() { slots.max(ROUNDS) } else { slots }
     }
 
     /// Handles a doorbell: reads the producer index.
     #[inline]
-    pub fn doorbell(&mut self) {
+    pub(crate) fn doorbell(&mut self) {
         // A producer index beyond the ring would make the NIC execute slots twice, so the index is limited to
         // one ring ahead.
         self.produced = self.ring.word(Word::Produced).min(self.taken + self.ring.slots()).max(self.produced);
@@ -119,7 +119,7 @@ impl SendQueue {
 
     /// Raises the enabled count to `count`; a lower value has no effect. Returns false if the queue is not
     /// managed or recycled.
-    pub fn enable(&mut self, count: u64) -> bool {
+    pub(crate) fn enable(&mut self, count: u64) -> bool {
         self.enabled = self.enabled.max(count.min(FARTHEST));
         self.limit_by_count();
         self.fetching != Fetching::Posted
@@ -136,19 +136,19 @@ impl SendQueue {
 
     /// Returns true if there is work below the fetch limit.
     #[inline]
-    pub fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         self.taken < self.limit
     }
 
     /// Does the same as [`next`](SendQueue::next); compiled out of line for the less frequent callers.
     #[inline(never)]
-    pub fn next_outlined(&mut self) -> Fetched {
+    pub(crate) fn next_outlined(&mut self) -> Fetched {
         self.next()
     }
 
     /// Returns the next work request, and fetches a batch if necessary. `take` moves past the request.
     #[inline(always)]
-    pub fn next(&mut self) -> Fetched {
+    pub(crate) fn next(&mut self) -> Fetched {
         if self.taken == self.fetched {
             self.fetch(self.limit.min(self.taken + BATCH as u64));
             if self.taken == self.fetched {
@@ -174,46 +174,46 @@ impl SendQueue {
 
     /// Moves past a work request of `slots` slots.
     #[inline]
-    pub fn take(&mut self, slots: u64) {
+    pub(crate) fn take(&mut self, slots: u64) {
         self.taken += slots;
         self.fetched = self.fetched.max(self.taken);
     }
 
     /// Returns the number of executed and of fetched slots, and the fetch limit.
-    pub fn counts(&self) -> (u64, u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64, u64) {
         (self.taken, self.fetched, self.limit)
     }
 
     /// Returns the NIC's copy of a fetched slot; `None` if the slot was not fetched or its copy has been
     /// replaced.
-    pub fn copy(&self, index: u64) -> Option<[u8; SLOT]> {
+    pub(crate) fn copy(&self, index: u64) -> Option<[u8; SLOT]> {
         (index < self.fetched && index + BATCH as u64 >= self.fetched)
             .then(|| self.copies[index as usize % BATCH])
     }
 
     /// Publishes to the program that the slots below `index` are free.
     #[inline]
-    pub fn free(&self, index: u64) {
+    pub(crate) fn free(&self, index: u64) {
         // A recycled queue executes more slots than its program has posted.
         self.ring.set_word(Word::Consumed, index.min(self.produced));
     }
 
     /// Enters the error state: all posted slots are flushed, enabled or not.
-    pub fn release_all(&mut self) {
+    pub(crate) fn release_all(&mut self) {
         self.flushing = true;
         self.limit_by_count();
         self.ring.set_word(Word::Error, 1);
     }
 
     /// Leaves the SQE state: work requests that are posted from now on are executed.
-    pub fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         self.flushing = false;
         self.limit_by_count();
         self.ring.set_word(Word::Error, 0);
     }
 
     /// Asserts that the counts are ordered and that the limit follows from the posted and enabled counts.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let SendQueue { produced, fetched, taken, limit, enabled, fetching, flushing, .. } = *self;
         let slots = self.ring.slots();
         assert!(
@@ -231,7 +231,7 @@ impl SendQueue {
     }
 
     /// Discards all posted work requests (transition to RESET). The indices continue from the producer index.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.produced = self.ring.word(Word::Produced).min(FARTHEST);
         (self.fetched, self.taken) = (self.produced, self.produced);
         self.ring.set_word(Word::Consumed, self.produced);

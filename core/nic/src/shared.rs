@@ -63,7 +63,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(config: &Config, places: u32) -> Self {
+    pub(crate) fn new(config: &Config, places: u32) -> Self {
         let experiments = config.experiments();
         Shared {
             srqs: SharedReceiveQueues::new(config.max_srqs),
@@ -101,7 +101,7 @@ impl Shared {
     }
 
     /// Registers a user of a completion queue, by protection domain.
-    pub fn use_cq(&mut self, cq: u32, pd: Pd) -> Result<(), NicError> {
+    pub(crate) fn use_cq(&mut self, cq: u32, pd: Pd) -> Result<(), NicError> {
         self.cqs.get(cq as usize).and_then(Option::as_ref).ok_or(NicError::Unknown)?;
         let users = &mut self.cq_users[cq as usize];
         match users.iter_mut().find(|(known, _)| *known == pd) {
@@ -112,7 +112,7 @@ impl Shared {
     }
 
     /// Removes a user of a completion queue.
-    pub fn release_cq(&mut self, cq: u32, pd: Pd) {
+    pub(crate) fn release_cq(&mut self, cq: u32, pd: Pd) {
         let Some(users) = self.cq_users.get_mut(cq as usize) else { return };
         if let Some((_, count)) = users.iter_mut().find(|(known, _)| *known == pd) {
             *count -= 1;
@@ -123,12 +123,12 @@ impl Shared {
     /// Returns true if queue pairs of this protection domain may WAIT for the completion queue. A WAIT
     /// reveals when the queue's users are active, so it is allowed only if one of them belongs to the same
     /// domain or there are none.
-    pub fn may_wait_for(&self, cq: u32, pd: Pd) -> bool {
+    pub(crate) fn may_wait_for(&self, cq: u32, pd: Pd) -> bool {
         let users = self.cq_users.get(cq as usize);
         users.is_some_and(|users| users.is_empty() || users.iter().any(|(known, _)| *known == pd))
     }
 
-    pub fn event(&mut self, event: AsyncEvent) {
+    pub(crate) fn event(&mut self, event: AsyncEvent) {
         if self.events.len() == self.events.capacity() {
             self.lost_events += 1;
         } else {
@@ -137,7 +137,7 @@ impl Shared {
     }
 
     #[inline]
-    pub fn write(&mut self, cq: u32, cqe: &Cqe) -> Written {
+    pub(crate) fn write(&mut self, cq: u32, cqe: &Cqe) -> Written {
         let Some(Some(queue)) = self.cqs.get_mut(cq as usize) else { return Written::Overrun };
         let before = queue.is_overrun();
         let written = queue.write(cqe, self.now);
@@ -164,17 +164,17 @@ impl Shared {
     }
 
     /// Returns a completion queue by number.
-    pub fn completion_queue(&mut self, cq: u32) -> Option<&mut CompletionQueue> {
+    pub(crate) fn completion_queue(&mut self, cq: u32) -> Option<&mut CompletionQueue> {
         self.cqs.get_mut(cq as usize)?.as_mut()
     }
 
     /// Returns the table index of a queue pair number.
-    pub fn place(&self, number: Qpn) -> u32 {
+    pub(crate) fn place(&self, number: Qpn) -> u32 {
         number.get() & ((1 << self.index_bits) - 1)
     }
 
     /// Makes all queue pairs that WAIT for a completion queue test the condition again.
-    pub fn release_all_waiting(&mut self) {
+    pub(crate) fn release_all_waiting(&mut self) {
         (0..self.cqs.len() as u32).for_each(|cq| self.release_waiting(cq));
     }
 }

@@ -76,18 +76,18 @@ impl SharedReceiveQueue {
         self.produced = self.produced.max(produced);
     }
 
-    pub fn waiting(&mut self) -> u32 {
+    pub(crate) fn waiting(&mut self) -> u32 {
         self.look();
         (self.produced.saturating_sub(self.taken) / self.stride) as u32
     }
 
-    pub fn max_wr(&self) -> u32 {
+    pub(crate) fn max_wr(&self) -> u32 {
         (self.ring.slots() / self.stride) as u32
     }
 
     /// Copies the next work request into `place`, to slot `target`, or with `None` to the slot index that the
     /// request has in this queue. Returns `None` if the queue is empty.
-    pub fn take(&mut self, place: &ReceiveQueue, target: Option<u64>) -> Option<Receive> {
+    pub(crate) fn take(&mut self, place: &ReceiveQueue, target: Option<u64>) -> Option<Receive> {
         if !self.ready() {
             return None;
         }
@@ -103,7 +103,7 @@ impl SharedReceiveQueue {
     }
 
     /// Returns true, and disarms the limit, if fewer work requests than the armed limit are left.
-    pub fn limit_reached(&mut self) -> bool {
+    pub(crate) fn limit_reached(&mut self) -> bool {
         let reached = self.limit > 0 && self.waiting() < self.limit;
         if reached {
             self.limit = 0;
@@ -112,7 +112,7 @@ impl SharedReceiveQueue {
     }
 
     /// Asserts that the indices are within one ring, and the limit within the capacity.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let waiting = self.produced.checked_sub(self.taken);
         assert!(
             waiting.is_some_and(|waiting| waiting <= self.ring.slots()),
@@ -123,7 +123,7 @@ impl SharedReceiveQueue {
         assert!(self.limit <= self.max_wr(), "the armed limit <= work requests of the queue");
     }
 
-    pub fn resize(&mut self, ring: Ring) -> bool {
+    pub(crate) fn resize(&mut self, ring: Ring) -> bool {
         self.look();
         if self.produced - self.taken > ring.slots() {
             return false;
@@ -149,7 +149,7 @@ pub(crate) struct SharedReceiveQueues {
 }
 
 impl SharedReceiveQueues {
-    pub fn new(max: u32) -> Self {
+    pub(crate) fn new(max: u32) -> Self {
         let max = max.min(1 << 16) as usize;
         SharedReceiveQueues {
             places: (0..max).map(|_| None).collect(),
@@ -161,25 +161,25 @@ impl SharedReceiveQueues {
 
     /// Returns the table index of the queue with this number.
     #[inline]
-    pub fn place(&self, number: Qpn) -> Option<u32> {
+    pub(crate) fn place(&self, number: Qpn) -> Option<u32> {
         let place = number.get() & ((1 << self.index_bits) - 1);
         let queue = self.places.get(place as usize)?.as_ref()?;
         (queue.number == number).then_some(place)
     }
 
     #[inline]
-    pub fn get(&self, place: u32) -> Option<&SharedReceiveQueue> {
+    pub(crate) fn get(&self, place: u32) -> Option<&SharedReceiveQueue> {
         self.places.get(place as usize)?.as_ref()
     }
 
-    pub fn get_mut(&mut self, number: Qpn) -> Result<&mut SharedReceiveQueue, NicError> {
+    pub(crate) fn get_mut(&mut self, number: Qpn) -> Result<&mut SharedReceiveQueue, NicError> {
         let place = self.place(number).ok_or(NicError::Unknown)?;
         self.places[place as usize].as_mut().ok_or(NicError::Unknown)
     }
 
     /// Registers a queue pair as a user of the queue. Returns the queue's table index and the number of slots
     /// that the queue pair needs for a message that is being received.
-    pub fn join(&mut self, number: Qpn) -> Result<(u32, u64), NicError> {
+    pub(crate) fn join(&mut self, number: Qpn) -> Result<(u32, u64), NicError> {
         let place = self.place(number).ok_or(NicError::Unknown)?;
         let queue = self.get_mut(number)?;
         if queue.xrc.is_some() {
@@ -190,14 +190,14 @@ impl SharedReceiveQueues {
         Ok((place, queue.stride))
     }
 
-    pub fn leave(&mut self, place: u32) {
+    pub(crate) fn leave(&mut self, place: u32) {
         if let Some(Some(queue)) = self.places.get_mut(place as usize) {
             queue.users = queue.users.saturating_sub(1);
         }
     }
 
     #[inline]
-    pub fn ready(&mut self, place: u32) -> bool {
+    pub(crate) fn ready(&mut self, place: u32) -> bool {
         let queue = self.places.get_mut(place as usize).and_then(Option::as_mut);
         queue.is_some_and(SharedReceiveQueue::ready)
     }

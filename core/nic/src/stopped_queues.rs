@@ -23,13 +23,13 @@ pub(crate) struct StoppedQueues {
 impl StoppedQueues {
     /// Returns the mask of transmit queues for which queue pairs wait, bit n for queue n.
     #[inline(always)]
-    pub fn awaited(&self) -> u64 {
+    pub(crate) fn awaited(&self) -> u64 {
         self.awaited
     }
 
     /// Appends a queue pair, which must not be listed yet, to the lists of these queues.
     #[cold]
-    pub fn enter(&mut self, index: u32, queues: u64) {
+    pub(crate) fn enter(&mut self, index: u32, queues: u64) {
         self.lines.resize_with(QUEUES, VecDeque::new);
         self.awaited |= queues;
         let mut left = queues;
@@ -42,7 +42,7 @@ impl StoppedQueues {
     /// Removes the first queue pair of a queue that is no longer stopped. Returns the queue pair and the
     /// number of the queue.
     #[cold]
-    pub fn next(&mut self, stopped: u64) -> Option<(u32, u32)> {
+    pub(crate) fn next(&mut self, stopped: u64) -> Option<(u32, u32)> {
         let open = self.awaited & !stopped;
         if open == 0 {
             return None;
@@ -60,7 +60,7 @@ impl StoppedQueues {
 
     /// Removes a queue pair from all lists.
     #[cold]
-    pub fn remove(&mut self, index: u32) {
+    pub(crate) fn remove(&mut self, index: u32) {
         for (queue, line) in self.lines.iter_mut().enumerate() {
             line.retain(|waiting| *waiting != index);
             if line.is_empty() {

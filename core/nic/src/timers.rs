@@ -6,7 +6,7 @@
 use remora_transport::Instant;
 
 /// A heap of deadlines, with each queue pair's position in it.
-pub struct Timers {
+pub(crate) struct Timers {
     heap: Vec<(Instant, u32)>,
     place: Vec<u32>,
 }
@@ -15,19 +15,19 @@ const NOWHERE: u32 = u32::MAX;
 
 impl Timers {
     /// Creates timers for queue pairs `0..capacity`.
-    pub fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Timers { heap: Vec::with_capacity(capacity), place: vec![NOWHERE; capacity] }
     }
 
     /// Returns the earliest deadline.
     #[inline]
-    pub fn first(&self) -> Instant {
+    pub(crate) fn first(&self) -> Instant {
         self.heap.first().map_or(Instant::NEVER, |(time, _)| *time)
     }
 
     /// Schedules queue pair `index` for `time`, unless it is scheduled earlier.
     #[inline]
-    pub fn schedule(&mut self, index: u32, time: Instant) {
+    pub(crate) fn schedule(&mut self, index: u32, time: Instant) {
         if time == Instant::NEVER {
             return;
         }
@@ -42,7 +42,7 @@ impl Timers {
     }
 
     /// Removes one queue pair whose deadline is not after `now`.
-    pub fn pop(&mut self, now: Instant) -> Option<u32> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<u32> {
         let (time, index) = *self.heap.first()?;
         if time > now {
             return None;
@@ -52,7 +52,7 @@ impl Timers {
     }
 
     /// Removes a queue pair.
-    pub fn remove(&mut self, index: u32) {
+    pub(crate) fn remove(&mut self, index: u32) {
         let place = self.place[index as usize];
         if place == NOWHERE {
             return;
@@ -70,7 +70,7 @@ impl Timers {
 
     /// Asserts that the queue pair's position is correct, and that its scheduled time is not after
     /// `deadline`.
-    pub fn check(&self, index: u32, deadline: Instant) {
+    pub(crate) fn check(&self, index: u32, deadline: Instant) {
         let place = self.place[index as usize];
         if place == NOWHERE {
             assert_eq!(deadline, Instant::NEVER, "a queue pair with a deadline has a timer");

@@ -32,7 +32,7 @@ pub(crate) struct Connected {
 }
 
 impl Unreliable {
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         match self {
             Unreliable::Connected(connected) => connected.requester.is_busy(),
             Unreliable::Datagrams(datagrams) => datagrams.sender.is_busy(),
@@ -40,7 +40,7 @@ impl Unreliable {
     }
 
     /// Asserts the invariants of both state machines; a datagram has at most `mtu` bytes.
-    pub fn check(&self, mtu: u32) {
+    pub(crate) fn check(&self, mtu: u32) {
         match self {
             Unreliable::Connected(connected) => {
                 connected.requester.check();
@@ -51,7 +51,7 @@ impl Unreliable {
     }
 
     /// Ends the message that is being sent.
-    pub fn end(&mut self, status: Status) -> Option<Retired<WqeContext>> {
+    pub(crate) fn end(&mut self, status: Status) -> Option<Retired<WqeContext>> {
         match self {
             Unreliable::Connected(connected) => connected.requester.end(status),
             Unreliable::Datagrams(datagrams) => datagrams.sender.end(status),
@@ -61,7 +61,7 @@ impl Unreliable {
 
 impl Connected {
     /// Sends the next packet of the current message, and returns the message after its last packet.
-    pub fn transmit(
+    pub(crate) fn transmit(
         &mut self,
         mem: Mem<'_>,
         pd: Pd,

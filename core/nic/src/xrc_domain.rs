@@ -9,17 +9,17 @@ pub(crate) struct XrcDomains {
 }
 
 impl XrcDomains {
-    pub fn new(max: u32) -> Self {
+    pub(crate) fn new(max: u32) -> Self {
         XrcDomains { users: vec![None; max as usize] }
     }
 
-    pub fn alloc(&mut self) -> Result<u32, NicError> {
+    pub(crate) fn alloc(&mut self) -> Result<u32, NicError> {
         let place = self.users.iter().position(Option::is_none).ok_or(NicError::Full)?;
         self.users[place] = Some(0);
         Ok(place as u32)
     }
 
-    pub fn free(&mut self, domain: u32) -> Result<(), NicError> {
+    pub(crate) fn free(&mut self, domain: u32) -> Result<(), NicError> {
         match self.users.get_mut(domain as usize) {
             Some(Some(0)) => self.users[domain as usize] = None,
             Some(Some(_)) => return Err(NicError::Busy),
@@ -28,13 +28,13 @@ impl XrcDomains {
         Ok(())
     }
 
-    pub fn join(&mut self, domain: u32) -> Result<(), NicError> {
+    pub(crate) fn join(&mut self, domain: u32) -> Result<(), NicError> {
         let users = self.users.get_mut(domain as usize).and_then(Option::as_mut).ok_or(NicError::Unknown)?;
         *users += 1;
         Ok(())
     }
 
-    pub fn leave(&mut self, domain: u32) {
+    pub(crate) fn leave(&mut self, domain: u32) {
         if let Some(Some(users)) = self.users.get_mut(domain as usize) {
             *users = users.saturating_sub(1);
         }

@@ -44,7 +44,7 @@ struct Figures {
 ///
 /// # Errors
 /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
-pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+pub(crate) fn run(args: &Args, report: &mut Report) -> Result<()> {
     output::folder(&args.report)?;
     let bar = ProgressBar::new(u64::from(args.rounds) * CONTESTANTS.len() as u64);
     let mut all: [Figures; 3] = Default::default();

@@ -13,7 +13,7 @@ use super::Row;
 use remora_plot::{Area, Drawing, FONT, legend, with_legend};
 
 /// A curve of a plot of latency over throughput.
-pub struct Curve {
+pub(crate) struct Curve {
     /// Name of the curve in the legend.
     pub name: String,
     /// Points of the curve: throughput and the latency at that throughput.
@@ -22,7 +22,7 @@ pub struct Curve {
 
 /// A published value to compare with: a throughput, a latency, or both.
 #[derive(Copy, Clone, Debug, PartialEq)]
-pub struct Stated {
+pub(crate) struct Stated {
     /// Number of the curve to which the value belongs; its colour is used.
     pub curve: usize,
     /// Published throughput, in the unit of the horizontal axis.
@@ -33,7 +33,7 @@ pub struct Stated {
 
 /// A plot of latency over throughput.
 #[derive(Default)]
-pub struct Curves<'a> {
+pub(crate) struct Curves<'a> {
     /// Title above the plot.
     pub title: &'a str,
     /// Caption of the horizontal axis, which begins at 0.
@@ -161,7 +161,7 @@ impl Saved {
 ///
 /// # Errors
 /// Fails if the file does not exist or a line is not a row; the error names the line.
-pub fn saved(path: &Path) -> Result<Vec<Saved>> {
+pub(crate) fn saved(path: &Path) -> Result<Vec<Saved>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
     let rows = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let rows = rows.map(|(index, line)| {
@@ -174,7 +174,7 @@ pub fn saved(path: &Path) -> Result<Vec<Saved>> {
 
 /// Divisors of the two axes of the curves.
 #[derive(Copy, Clone)]
-pub struct Units {
+pub(crate) struct Units {
     /// Operations per second that make one unit of the throughput axis.
     pub rate: f64,
     /// Nanoseconds that make one unit of the latency axis.
@@ -184,7 +184,7 @@ pub struct Units {
 /// Extracts the curves of a benchmark from its rows. The rows of a curve have cases with a common prefix,
 /// which names the curve, and end in `/window-N`. Points are ordered by window; `latency` names the metric of
 /// the vertical axis.
-pub fn curves_of(rows: &[Saved], bench: &str, latency: &str, units: Units) -> Vec<Curve> {
+pub(crate) fn curves_of(rows: &[Saved], bench: &str, latency: &str, units: Units) -> Vec<Curve> {
     let mut curves: BTreeMap<String, BTreeMap<u32, [Option<f64>; 2]>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.bench == bench) {
         let Some((name, window)) = row.case.rsplit_once("/window-") else { continue };
@@ -205,7 +205,7 @@ pub fn curves_of(rows: &[Saved], bench: &str, latency: &str, units: Units) -> Ve
 }
 
 /// Returns the exponent that `uniform` or `zipf-E` in the path of a case names.
-pub fn skew(keys: &str) -> Option<f64> {
+pub(crate) fn skew(keys: &str) -> Option<f64> {
     match keys {
         "uniform" => Some(0.0),
         _ => keys.strip_prefix("zipf-")?.parse().ok(),
@@ -214,7 +214,7 @@ pub fn skew(keys: &str) -> Option<f64> {
 
 /// Returns curves of named points, ordered by their x. A result that is compared to several others has
 /// several rows, of which the first counts.
-pub fn by_name(points: impl Iterator<Item = (String, (f64, f64))>) -> Vec<Curve> {
+pub(crate) fn by_name(points: impl Iterator<Item = (String, (f64, f64))>) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for (name, point) in points {
         match curves.iter_mut().find(|curve| curve.name == name) {

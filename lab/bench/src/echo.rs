@@ -19,7 +19,7 @@ const SIGNALED_EVERY: u32 = 64;
 
 /// An end of the echo: its memory and that of the other end. Receive buffers lie at the beginning of the
 /// memory, outgoing messages behind them.
-pub struct Echo {
+pub(crate) struct Echo {
     receive: remora_verbs::Sge,
     message: remora_verbs::Sge,
     theirs: RemoteMemory,
@@ -30,7 +30,7 @@ pub struct Echo {
 
 impl Echo {
     /// Creates an end on its memory, which has at least four megabytes.
-    pub fn new(own: &MemoryRegion, theirs: RemoteMemory) -> Echo {
+    pub(crate) fn new(own: &MemoryRegion, theirs: RemoteMemory) -> Echo {
         Echo {
             receive: own.sge(0, EAGER),
             message: own.sge(1 << 20, 0),
@@ -42,7 +42,7 @@ impl Echo {
     }
 
     /// Posts the receive requests, before the first message.
-    pub fn start(&mut self, qp: &mut QueuePair<Ready>) -> Result<()> {
+    pub(crate) fn start(&mut self, qp: &mut QueuePair<Ready>) -> Result<()> {
         if !self.started {
             (0..RECEIVES).try_for_each(|_| self.post_receive(qp))?;
             self.started = true;
@@ -52,13 +52,13 @@ impl Echo {
 
     /// Posts one receive request in place of a consumed one.
     #[inline]
-    pub fn post_receive(&self, qp: &mut QueuePair<Ready>) -> Result<()> {
+    pub(crate) fn post_receive(&self, qp: &mut QueuePair<Ready>) -> Result<()> {
         Ok(qp.post_recv(&ReceiveRequest { id: 1, sges: &[self.receive] })?)
     }
 
     /// Sends a message of `len` bytes.
     #[inline]
-    pub fn send(&mut self, qp: &mut QueuePair<Ready>, len: usize) -> Result<()> {
+    pub(crate) fn send(&mut self, qp: &mut QueuePair<Ready>, len: usize) -> Result<()> {
         self.sent = self.sent.wrapping_add(1);
         let list = [remora_verbs::Sge { len: len as u32, ..self.message }];
         let (operation, payload) = match self.inline.get(..len) {
@@ -72,7 +72,7 @@ impl Echo {
 
     /// Sends a message of `len` bytes and waits for the answer to it.
     #[inline]
-    pub fn round_trip(
+    pub(crate) fn round_trip(
         &mut self,
         qp: &mut QueuePair<Ready>,
         cq: &mut CompletionQueue,
@@ -95,7 +95,7 @@ impl Echo {
 
     /// Returns whether the completion is a message from the other end.
     #[inline]
-    pub fn is_message(completion: &WorkCompletion) -> Result<bool> {
+    pub(crate) fn is_message(completion: &WorkCompletion) -> Result<bool> {
         ensure!(
             completion.status == Status::Success,
             "the benchmark's message failed: {}",

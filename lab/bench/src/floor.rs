@@ -15,7 +15,7 @@ use crate::typical;
 
 /// The line floor: one line per direction (a poller keeps a line shared, so every hop is an invalidation and
 /// a fetch).
-pub fn line(page: &Page, trips: u64) -> Result<f64> {
+pub(crate) fn line(page: &Page, trips: u64) -> Result<f64> {
     let (there, back) = page.lines();
     let mut value = there.load(Ordering::Relaxed);
     typical(trips, || {
@@ -29,7 +29,7 @@ pub fn line(page: &Page, trips: u64) -> Result<f64> {
 }
 
 /// The peer's end of [`line()`].
-pub fn line_peer(page: &Page, ticket: Ticket) {
+pub(crate) fn line_peer(page: &Page, ticket: Ticket) {
     let (there, back) = page.lines();
     // The old value must not be read from `there`, because the bench may have written already.
     let mut seen = back.load(Ordering::Relaxed);
@@ -46,7 +46,7 @@ pub fn line_peer(page: &Page, ticket: Ticket) {
 
 /// Frame lengths of a ping-pong, there and back.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Lengths {
+pub(crate) struct Lengths {
     /// Bytes of the request.
     pub there: usize,
     /// Bytes of the answer.
@@ -54,7 +54,7 @@ pub struct Lengths {
 }
 
 /// A raw ping-pong over UDP: both ends spin on unconnected sockets.
-pub fn udp(socket: &Socket, destination: &SocketAddrAny, lengths: Lengths, trips: u64) -> Result<f64> {
+pub(crate) fn udp(socket: &Socket, destination: &SocketAddrAny, lengths: Lengths, trips: u64) -> Result<f64> {
     let frame = [0x5a; 9000];
     let mut buffer = [0; 9000];
     typical(trips, || {
@@ -65,7 +65,7 @@ pub fn udp(socket: &Socket, destination: &SocketAddrAny, lengths: Lengths, trips
 }
 
 /// The peer's end of [`udp`].
-pub fn udp_peer(
+pub(crate) fn udp_peer(
     socket: &Socket,
     destination: &SocketAddrAny,
     back: usize,
@@ -85,7 +85,12 @@ pub fn udp_peer(
 }
 
 /// Measures a ping-pong of frames over the rings of a link.
-pub fn ring(sender: &mut Sender, receiver: &mut Receiver, lengths: Lengths, trips: u64) -> Result<f64> {
+pub(crate) fn ring(
+    sender: &mut Sender,
+    receiver: &mut Receiver,
+    lengths: Lengths,
+    trips: u64,
+) -> Result<f64> {
     typical(trips, || {
         send(sender, lengths.there)?;
         while receiver
@@ -102,7 +107,7 @@ pub fn ring(sender: &mut Sender, receiver: &mut Receiver, lengths: Lengths, trip
 }
 
 /// The peer's end of [`ring`].
-pub fn ring_peer(
+pub(crate) fn ring_peer(
     sender: &mut Sender,
     receiver: &mut Receiver,
     back: usize,
@@ -140,7 +145,7 @@ fn broken(_: remora_port::shm::Broken) -> anyhow::Error {
 }
 
 /// Measures copies of `chunk` bytes through buffers far larger than the caches, in bytes per second.
-pub fn memcpy(source: &[u8], target: &mut [u8], chunk: usize) -> f64 {
+pub(crate) fn memcpy(source: &[u8], target: &mut [u8], chunk: usize) -> f64 {
     let started = Instant::now();
     for (source, target) in source.chunks_exact(chunk).zip(target.chunks_exact_mut(chunk)) {
         target.copy_from_slice(source);

@@ -24,19 +24,19 @@ const LOST: Duration = Duration::from_secs(5);
 
 /// Computation unrelated to frames, about as long as a NIC's work for a READ: it parses a short JSON text.
 #[inline(never)]
-pub fn work() {
+pub(crate) fn work() {
     let _ = black_box(serde_json::from_str::<serde_json::Value>(black_box(r#"{"a":[1,2.5],"b":"c\n"}"#)));
 }
 
 /// An end of the raw AF_XDP echo: the rings of an interface and the headers of its frames.
-pub struct Raw {
+pub(crate) struct Raw {
     attachment: Attachment,
     route: Route,
 }
 
 impl Raw {
     /// Attaches to `interface`. The frames go to `peer` at its other end.
-    pub fn open(interface: &str, peer: IpAddr) -> Result<Raw> {
+    pub(crate) fn open(interface: &str, peer: IpAddr) -> Result<Raw> {
         let attachment = Attachment::open(interface, None, &Options::default())?;
         let far = Endpoint { address: peer.into(), udp_port: PORT };
         let resolver = Resolver::of(&attachment).context("asking the kernel for neighbours")?;
@@ -55,7 +55,7 @@ impl Raw {
     }
 
     /// Measures the round trip of single frames in nanoseconds; `work` runs after each.
-    pub fn ping_pong(&mut self, lengths: Lengths, trips: u64, mut work: impl FnMut()) -> Result<f64> {
+    pub(crate) fn ping_pong(&mut self, lengths: Lengths, trips: u64, mut work: impl FnMut()) -> Result<f64> {
         let frame = self.frame(lengths.there);
         let queue = self.attachment.sender();
         typical(trips, || {
@@ -76,7 +76,7 @@ impl Raw {
 
     /// Measures like `ping_pong`, with [`work`] after each frame at this end. Also returns the median time of
     /// the work, in nanoseconds.
-    pub fn ping_pong_working(&mut self, lengths: Lengths, trips: u64) -> Result<(f64, f64)> {
+    pub(crate) fn ping_pong_working(&mut self, lengths: Lengths, trips: u64) -> Result<(f64, f64)> {
         let mut own = Vec::with_capacity(trips as usize);
         let took = self.ping_pong(lengths, trips, || {
             let started = Instant::now();
@@ -87,7 +87,7 @@ impl Raw {
     }
 
     /// Measures the frames per second that go and return, with [`WINDOW`] frames in flight.
-    pub fn echo(&mut self, lengths: Lengths, count: usize) -> Result<f64> {
+    pub(crate) fn echo(&mut self, lengths: Lengths, count: usize) -> Result<f64> {
         let frame = self.frame(lengths.there);
         let queue = self.attachment.sender();
         let mut sent = 0_usize;
@@ -117,7 +117,7 @@ impl Raw {
 
     /// Runs the peer's end of both measurements: it answers each frame with `back` bytes after the headers,
     /// after `work`.
-    pub fn answer(&mut self, back: usize, work: impl Fn(), page: &Page, ticket: Ticket) -> Result<()> {
+    pub(crate) fn answer(&mut self, back: usize, work: impl Fn(), page: &Page, ticket: Ticket) -> Result<()> {
         let frame = self.frame(back);
         let queue = self.attachment.sender();
         while page.is_wanted(ticket) {

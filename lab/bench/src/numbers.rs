@@ -18,7 +18,7 @@ fn word(name: &str) -> String {
 
 /// Returns a row for each number of a model. Only predictions of measured values have bounds; constants'
 /// sources and rivals do not.
-pub fn rows(bench: &'static str, model: &str, numbers: &[Number]) -> Vec<Row> {
+pub(crate) fn rows(bench: &'static str, model: &str, numbers: &[Number]) -> Vec<Row> {
     numbers.iter().map(|number| row(bench, model, number)).collect()
 }
 
@@ -45,15 +45,21 @@ fn row(bench: &'static str, model: &str, number: &Number) -> Row {
 }
 
 /// A figure or table: its name, the captions of its axes, and true if values grow by factors.
-pub type Drawn = (&'static str, &'static str, &'static str, bool);
+pub(crate) type Drawn = (&'static str, &'static str, &'static str, bool);
 
 /// Writes the figures for which numbers exist into the folder, in model time or in real time.
-pub fn draw(folder: &Path, bench: &str, time: &str, drawn: &[Drawn], numbers: &[Number]) -> Result<()> {
+pub(crate) fn draw(
+    folder: &Path,
+    bench: &str,
+    time: &str,
+    drawn: &[Drawn],
+    numbers: &[Number],
+) -> Result<()> {
     draw_beside(folder, bench, time, drawn, numbers, &[])
 }
 
 /// Writes like [`draw`], with the additional drawings in `beside` for a figure.
-pub fn draw_beside(
+pub(crate) fn draw_beside(
     folder: &Path,
     bench: &str,
     time: &str,
@@ -87,7 +93,7 @@ fn shown(unit: Unit, value: f64) -> f64 {
 }
 
 /// Returns the distinct values in the order of their first occurrence.
-pub fn distinct<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
+pub(crate) fn distinct<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
     let mut seen = Vec::new();
     names.for_each(|name| {
         if !seen.contains(&name) {

@@ -17,7 +17,12 @@ const WINDOW: usize = 4;
 
 /// Sends `count` segments of `len` bytes, waits until the peer has them, and returns the segments per
 /// second.
-pub fn send(socket: &mut Socket, destination: &SocketAddrAny, len: usize, count: usize) -> Result<f64> {
+pub(crate) fn send(
+    socket: &mut Socket,
+    destination: &SocketAddrAny,
+    len: usize,
+    count: usize,
+) -> Result<f64> {
     let train = vec![0x5a; len * TRAIN];
     let mut credit = [0; 16];
     let trains = count.div_ceil(TRAIN);
@@ -44,7 +49,7 @@ pub fn send(socket: &mut Socket, destination: &SocketAddrAny, len: usize, count:
 }
 
 /// The peer's end of [`send`]; it returns one credit for each train.
-pub fn sink(
+pub(crate) fn sink(
     socket: &mut Socket,
     destination: &SocketAddrAny,
     len: usize,

@@ -79,7 +79,7 @@ fn next(words: &mut SplitWhitespace<'_>, name: &str, most: u64) -> Result<u64> {
 const PSNS: u64 = Psn::COUNT as u64 - 1;
 
 /// Runs `remora bench irn-receiver`.
-pub fn receiver(args: &Args) -> Result<()> {
+pub(crate) fn receiver(args: &Args) -> Result<()> {
     let settings = Settings::default();
     let mut receivers: BTreeMap<u64, Receiver> = BTreeMap::new();
     replay(args, |qp, words, out| {
@@ -98,7 +98,7 @@ pub fn receiver(args: &Args) -> Result<()> {
 }
 
 /// Runs `remora bench irn-sender`.
-pub fn sender(args: &Args) -> Result<()> {
+pub(crate) fn sender(args: &Args) -> Result<()> {
     let first = start(Psn::new(0));
     // These settings are those of the authors' code, which produced the traces.
     let settings = Settings { cap: args.cap, eager: true, ..Settings::default() };

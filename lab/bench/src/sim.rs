@@ -105,7 +105,7 @@ struct Rounds {
 ///
 /// # Errors
 /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
-pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+pub(crate) fn run(args: &Args, report: &mut Report) -> Result<()> {
     let cases: Vec<Case> = cases().into_iter().filter(|case| args.wants_case(case.name)).collect();
     let mut rounds: Vec<Rounds> = cases.iter().map(|_| Rounds::default()).collect();
     let mut reads = Vec::new();

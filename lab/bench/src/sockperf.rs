@@ -10,14 +10,14 @@ use anyhow::{Context, Result};
 use crate::testbed::process::Process;
 
 /// A running sockperf server that polls.
-pub struct Sockperf {
+pub(crate) struct Sockperf {
     process: Process,
     port: u16,
 }
 
 impl Sockperf {
     /// Starts sockperf on `core`; returns `None` if sockperf is not installed.
-    pub fn start(core: usize) -> Result<Option<Sockperf>> {
+    pub(crate) fn start(core: usize) -> Result<Option<Sockperf>> {
         let port = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
         let process = match Process::start_on(core, command(&["sr"], port))? {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -28,13 +28,13 @@ impl Sockperf {
     }
 
     /// Continues sockperf, or stops it.
-    pub fn go_on(&self, on: bool) -> Result<()> {
+    pub(crate) fn go_on(&self, on: bool) -> Result<()> {
         if on { self.process.go_on() } else { self.process.stop() }
     }
 
     /// Measures the median round trip of messages of `len` bytes from this thread's core, in nanoseconds,
     /// over a second.
-    pub fn round_trip(&self, len: usize) -> Result<f64> {
+    pub(crate) fn round_trip(&self, len: usize) -> Result<f64> {
         let len = len.to_string();
         let output = command(&["pp", "-t", "1", "-m", &len], self.port)
             .stdout(Stdio::piped())

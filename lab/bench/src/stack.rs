@@ -12,7 +12,7 @@ use crate::testbed::veth::{KERNEL, Side};
 
 /// A communication library with a ping-pong program of its own.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Stack {
+pub(crate) enum Stack {
     /// UCX, measured with `ucx_perftest` and tagged messages.
     Ucx,
     /// libfabric, measured with `fi_pingpong` and messages of a connection.
@@ -21,7 +21,7 @@ pub enum Stack {
 
 /// Transport below UCX or libfabric.
 #[derive(Copy, Clone, Debug)]
-pub enum Carrier<'a> {
+pub(crate) enum Carrier<'a> {
     /// The kernel's TCP.
     Tcp,
     /// Remora's libraries over UDP sockets.
@@ -42,7 +42,7 @@ impl Stack {
     const ALL: [Stack; 2] = [Stack::Ucx, Stack::Libfabric];
 
     /// Returns the libraries whose test programs are installed, and prints how to install the others.
-    pub fn installed() -> Vec<Stack> {
+    pub(crate) fn installed() -> Vec<Stack> {
         Stack::ALL.into_iter().filter(|stack| stack.is_there()).collect()
     }
 
@@ -63,7 +63,7 @@ impl Stack {
     }
 
     /// Returns the name in tables.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Stack::Ucx => "ucx-tcp-pingpong",
             Stack::Libfabric => "libfabric-tcp-pingpong",
@@ -71,7 +71,7 @@ impl Stack {
     }
 
     /// Returns the name in the paths of cases.
-    pub fn short_name(self) -> &'static str {
+    pub(crate) fn short_name(self) -> &'static str {
         match self {
             Stack::Ucx => "ucx",
             Stack::Libfabric => "libfabric",
@@ -103,7 +103,13 @@ impl Stack {
     /// Measures the round trip of messages of `len` bytes in nanoseconds, from this thread's core and the
     /// near end of the pair to the other core and the far end. Each round uses another port, so that it need
     /// not wait for the port of the previous one.
-    pub fn round_trip(self, testbed: &Testbed, carrier: Carrier<'_>, port: u16, len: usize) -> Result<f64> {
+    pub(crate) fn round_trip(
+        self,
+        testbed: &Testbed,
+        carrier: Carrier<'_>,
+        port: u16,
+        len: usize,
+    ) -> Result<f64> {
         let name = self.program();
         let [both, server, client] = self.words(carrier, port, len);
         let mut serving = self.command(testbed, Side::Far, carrier);
@@ -161,7 +167,7 @@ impl Stack {
 
 /// Returns the cause of a program's failure in one line: its exit status and the end of its output. Both
 /// streams are included, since UCX logs to standard output.
-pub fn reason(output: &Output) -> String {
+pub(crate) fn reason(output: &Output) -> String {
     let texts = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let lines: Vec<&str> =
         texts.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -174,7 +180,7 @@ pub fn reason(output: &Output) -> String {
 }
 
 /// Returns whether a folder of `PATH` holds a program of this name.
-pub fn is_installed(name: &str) -> bool {
+pub(crate) fn is_installed(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }

@@ -12,7 +12,7 @@ use rustix::net::SocketAddrAny;
 use crate::testbed::page::{Page, Ticket};
 
 /// The payload of a segment in bytes: the path MTU.
-pub const PAYLOAD: usize = 4096;
+pub(crate) const PAYLOAD: usize = 4096;
 /// The length of a segment: BTH, payload and ICRC, like a middle packet of a WRITE.
 const SEGMENT: usize = 12 + PAYLOAD + 4;
 /// The number of segments of a train.
@@ -20,10 +20,15 @@ const TRAIN: usize = 15;
 /// The maximum number of trains in flight.
 const WINDOW: usize = 4;
 /// The size of the memory that the copies use, which is far more than any cache.
-pub const COLD: usize = 64 << 20;
+pub(crate) const COLD: usize = 64 << 20;
 
 /// Sends `bytes`, waits until the peer has them all, and returns the payload in bytes per second.
-pub fn send(socket: &mut Socket, destination: &SocketAddrAny, source: &[u8], bytes: usize) -> Result<f64> {
+pub(crate) fn send(
+    socket: &mut Socket,
+    destination: &SocketAddrAny,
+    source: &[u8],
+    bytes: usize,
+) -> Result<f64> {
     let mut train = vec![0; SEGMENT * TRAIN];
     let mut credit = [0; 16];
     let mut sent = 0;
@@ -58,7 +63,7 @@ pub fn send(socket: &mut Socket, destination: &SocketAddrAny, source: &[u8], byt
 }
 
 /// The peer's end of [`send`]; it returns one credit for each train.
-pub fn sink(
+pub(crate) fn sink(
     socket: &mut Socket,
     destination: &SocketAddrAny,
     target: &mut [u8],

@@ -307,7 +307,7 @@ impl Sightings {
     /// # Errors
     /// [`Anomaly::Malformed`](crate::Anomaly::Malformed) if a value is written twice under one key, which
     /// makes reads ambiguous.
-    pub fn of(operations: &[Operation]) -> Result<Self, Violation> {
+    pub(crate) fn of(operations: &[Operation]) -> Result<Self, Violation> {
         let mut history = Self { writers: BTreeMap::new(), seen: BTreeMap::new(), existing: BTreeSet::new() };
         for (index, operation) in operations.iter().enumerate() {
             for (key, value) in operation.writes() {
@@ -335,7 +335,7 @@ impl Sightings {
     }
 
     /// Returns the time at which one of the operation's values had been read, or `None` if none was read.
-    pub fn surfaced(&self, operation: &Operation) -> Option<u64> {
+    pub(crate) fn surfaced(&self, operation: &Operation) -> Option<u64> {
         operation.writes().filter_map(|written| self.seen.get(&written).copied()).min()
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Precedence {
 impl Precedence {
     /// Returns the order in which transaction `i` precedes all transactions from `next[i]` on. Transactions
     /// are numbered in the order of their invocations.
-    pub fn new(next: Vec<usize>) -> Self {
+    pub(crate) fn new(next: Vec<usize>) -> Self {
         let all = next.len();
         let following = |&next: &usize| {
             let mut set = FixedBitSet::with_capacity(all);
@@ -47,7 +47,7 @@ impl Precedence {
     }
 
     /// Returns true if `first` is known to precede `second`.
-    pub fn holds(&self, first: usize, second: usize) -> bool {
+    pub(crate) fn holds(&self, first: usize, second: usize) -> bool {
         self.after[first].contains(second)
     }
 
@@ -55,7 +55,7 @@ impl Precedence {
     ///
     /// # Errors
     /// The shortest cycle that the edge closes.
-    pub fn insert(&mut self, first: usize, second: usize, because: Reason) -> Result<(), Cycle> {
+    pub(crate) fn insert(&mut self, first: usize, second: usize, because: Reason) -> Result<(), Cycle> {
         self.edges.push((first, second, because));
         if first == second || self.holds(second, first) {
             return Err(self.cycle(first, second, because));

@@ -30,7 +30,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub fn new(arm: &mut impl Arm, random: &mut Random, options: &Options, big: bool) -> Pair {
+    pub(crate) fn new(arm: &mut impl Arm, random: &mut Random, options: &Options, big: bool) -> Pair {
         let mut random = random.split();
         let settings = Settings {
             send_slots: random.pick(&[16, 32, 128]),
@@ -60,16 +60,16 @@ impl Pair {
         }
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over
     }
 
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!("[{} | {}]", self.flows[0].describe(), self.flows[1].describe())
     }
 
     /// Starts an epoch; `trouble` is the planned error of all pairs, if any.
-    pub fn begin(&mut self, arm: &mut impl Arm, options: &Options, trouble: Option<Trouble>) {
+    pub(crate) fn begin(&mut self, arm: &mut impl Arm, options: &Options, trouble: Option<Trouble>) {
         let random = &mut self.random;
         let own = || Trouble::ALL.iter().copied().filter(|trouble| *trouble != Trouble::Cut);
         let trouble = trouble.or_else(|| {
@@ -97,7 +97,7 @@ impl Pair {
     }
 
     /// Posts, polls and checks some work. Returns true if anything happened.
-    pub fn turn(&mut self, arm: &mut impl Arm, report: &mut Report) -> bool {
+    pub(crate) fn turn(&mut self, arm: &mut impl Arm, report: &mut Report) -> bool {
         let mut progress = false;
         for side in 0..2 {
             if !self.ending && self.random.chance(0.5) {
@@ -161,7 +161,7 @@ impl Pair {
     }
 
     /// Ends an epoch: checks memory, and reconnects after an error.
-    pub fn end(&mut self, arm: &mut impl Arm, report: &mut Report) {
+    pub(crate) fn end(&mut self, arm: &mut impl Arm, report: &mut Report) {
         for flow in &mut self.flows {
             flow.check_target(arm);
             if let Some(trouble) = flow.reached() {

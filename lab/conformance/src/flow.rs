@@ -69,7 +69,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub fn new(
+    pub(crate) fn new(
         arm: &mut impl Arm,
         side: usize,
         pair: usize,
@@ -118,7 +118,7 @@ impl Flow {
     }
 
     /// Resets the flow after its queue pair was reconnected.
-    pub fn reset(&mut self, settings: &Settings) {
+    pub(crate) fn reset(&mut self, settings: &Settings) {
         self.settings = *settings;
         (self.receives_posted, self.received) = (0, 0);
         self.messages.clear();
@@ -127,7 +127,7 @@ impl Flow {
     }
 
     /// Starts a new epoch, after all earlier work has ended.
-    pub fn begin(&mut self, quota: usize, trouble: Option<(Trouble, usize)>) {
+    pub(crate) fn begin(&mut self, quota: usize, trouble: Option<(Trouble, usize)>) {
         self.base.copy_from_slice(&self.model);
         self.ops.clear();
         (self.done, self.succeeded, self.quota) = (0, 0, quota);
@@ -135,19 +135,19 @@ impl Flow {
     }
 
     /// Returns true if all work of the epoch was posted and has ended.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.done == self.quota && self.messages.is_empty()
     }
 
     /// Returns true if everything posted has ended.
-    pub fn is_flushed(&self) -> bool {
+    pub(crate) fn is_flushed(&self) -> bool {
         self.done == self.ops.len() && (self.shared_receives || self.received == self.receives_posted)
     }
 
     /// Posts a last request to a queue pair in ERR. Unsignaled requests at the end of the queue may have
     /// succeeded without a completion; the flushed completion of the last request reports that they have
     /// ended. Returns true if the request was posted.
-    pub fn post_last(&mut self, arm: &mut impl Arm, report: &mut Report) -> bool {
+    pub(crate) fn post_last(&mut self, arm: &mut impl Arm, report: &mut Report) -> bool {
         if self.is_idle() {
             return false;
         }
@@ -178,26 +178,26 @@ impl Flow {
     }
 
     /// Returns true if no send work request is pending.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.done == self.ops.len()
     }
 
     /// Returns true if one of the queues failed.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failed.is_some() || self.receive_failed
     }
 
     /// Returns true if the queue pair failed or has reached its planned error.
-    pub fn is_disturbed(&self) -> bool {
+    pub(crate) fn is_disturbed(&self) -> bool {
         self.has_failed() || self.reached().is_some()
     }
 
     /// Returns the planned error if it has been reached.
-    pub fn reached(&self) -> Option<Trouble> {
+    pub(crate) fn reached(&self) -> Option<Trouble> {
         self.trouble.filter(|(_, turn)| self.ops.len() > *turn).map(|(trouble, _)| trouble)
     }
 
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!(
             "side {} pair {}: {} of {} posted of {} ended, {} messages under way, {} of {} receives taken, trouble {:?}, failed {:?}, next {:?}",
             self.side,
@@ -215,7 +215,7 @@ impl Flow {
     }
 
     /// Posts some work requests. Returns true if at least one was posted.
-    pub fn post_some(&mut self, arm: &mut impl Arm, report: &mut Report) -> bool {
+    pub(crate) fn post_some(&mut self, arm: &mut impl Arm, report: &mut Report) -> bool {
         let count = self.ops.len();
         for _ in 0..self.random.below(4) {
             if self.ops.len() == self.quota {
@@ -458,7 +458,7 @@ impl Flow {
     }
 
     /// Posts receives at the peer, depending on `readiness`. Returns true if at least one was posted.
-    pub fn post_receives(&mut self, arm: &mut impl Arm) -> bool {
+    pub(crate) fn post_receives(&mut self, arm: &mut impl Arm) -> bool {
         if self.just_in_time || self.receive_failed || !self.random.chance(self.readiness) {
             return false;
         }
@@ -511,7 +511,7 @@ impl Flow {
 
     /// Checks a completion of a send work request. `disturbed` is true if the queue pair may have entered
     /// ERR for another reason.
-    pub fn completed(
+    pub(crate) fn completed(
         &mut self,
         arm: &mut impl Arm,
         wc: &WorkCompletion,
@@ -584,7 +584,7 @@ impl Flow {
     }
 
     /// Checks a completion of a receive work request at the peer.
-    pub fn received(
+    pub(crate) fn received(
         &mut self,
         arm: &mut impl Arm,
         wc: &WorkCompletion,
@@ -629,7 +629,7 @@ impl Flow {
     }
 
     /// Checks at the end of an epoch that the target matches the model.
-    pub fn check_target(&mut self, arm: &mut impl Arm) {
+    pub(crate) fn check_target(&mut self, arm: &mut impl Arm) {
         let mut content = vec![0; self.target.len];
         arm.load(&self.target, 0, &mut content);
         let disturbed = self.failed.is_some() || self.receive_failed || self.done < self.quota;

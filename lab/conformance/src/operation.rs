@@ -141,7 +141,7 @@ pub(super) fn random_len(random: &mut Random, mtu: usize, most: usize) -> usize 
 
 impl Op {
     /// Applies the request to a model of the target.
-    pub fn apply(&self, model: &mut [u8]) {
+    pub(crate) fn apply(&self, model: &mut [u8]) {
         match self.verb {
             Verb::Write | Verb::WriteImm => {
                 model[self.offset..self.offset + self.len].copy_from_slice(&bytes_of(self.seed, self.len));
@@ -160,7 +160,7 @@ impl Op {
     }
 
     /// Returns the range of the target that the request reads or changes.
-    pub fn range(&self) -> std::ops::Range<usize> {
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
         let touches = self.verb.changes_target() || self.verb == Verb::Read;
         self.offset..self.offset + if touches { self.len } else { 0 }
     }

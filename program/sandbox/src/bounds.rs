@@ -78,7 +78,7 @@ struct Shape {
 
 /// Checks all bounds of a module. Returns the number of bytes of address space to reserve for a lane's
 /// memory.
-pub fn check(wasm: &[u8], limits: &Limits) -> Result<u64, SandboxError> {
+pub(crate) fn check(wasm: &[u8], limits: &Limits) -> Result<u64, SandboxError> {
     BYTES.check(wasm.len() as u64)?;
     let mut shape = Shape::default();
     for payload in Parser::new(0).parse_all(wasm) {

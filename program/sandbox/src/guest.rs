@@ -18,7 +18,7 @@ struct LiveInstance {
 }
 
 /// A lane, as a kernel of the NIC.
-pub struct Guest {
+pub(crate) struct Guest {
     code: Module,
     limits: Limits,
     /// `None` after a trap, because the content of the memory is then undefined.
@@ -67,7 +67,7 @@ impl LiveInstance {
 }
 
 impl Guest {
-    pub fn new(code: &Module, limits: Limits) -> Result<Guest, SandboxError> {
+    pub(crate) fn new(code: &Module, limits: Limits) -> Result<Guest, SandboxError> {
         let alive = Some(LiveInstance::new(code, &limits)?);
         Ok(Guest { code: code.clone(), limits, alive, shown: Shown::default() })
     }

@@ -21,17 +21,17 @@ impl Default for Limits {
 }
 
 /// Size of a WebAssembly page in bytes.
-pub const PAGE: u64 = 64 << 10;
+pub(crate) const PAGE: u64 = 64 << 10;
 /// Bytes charged for an element of a table: a pointer, and the same amount for the copy while the table
 /// grows.
-pub const ELEMENT: usize = 16;
+pub(crate) const ELEMENT: usize = 16;
 /// Maximum number of elements of a table, in addition to the limit in bytes, because growing a table moves
 /// its elements without using fuel.
-pub const ELEMENTS: usize = 64 << 10;
+pub(crate) const ELEMENTS: usize = 64 << 10;
 
 /// The memory charged to an instance. Growth beyond the limit makes `memory.grow` and `table.grow` fail in
 /// the kernel.
-pub struct Charged {
+pub(crate) struct Charged {
     most: usize,
     memory: usize,
     table: usize,
@@ -40,7 +40,7 @@ pub struct Charged {
 }
 
 impl Charged {
-    pub fn new(limits: &Limits) -> Charged {
+    pub(crate) fn new(limits: &Limits) -> Charged {
         Charged { most: limits.memory, memory: 0, table: 0, before: 0 }
     }
 
@@ -95,7 +95,7 @@ impl ResourceLimiter for Charged {
 /// Returns the fuel costs of instructions: one per instruction, and one per byte or element that an
 /// instruction moves or sets. Growing memory or a table costs some hundreds, because it calls the operating
 /// system.
-pub fn costs() -> OperatorCost {
+pub(crate) fn costs() -> OperatorCost {
     let mut costs = OperatorCost::new();
     (costs.MemoryGrow, costs.TableGrow) = (u8::MAX, u8::MAX);
     costs.variable.memory_grow_per_page = u8::MAX;

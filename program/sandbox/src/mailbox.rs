@@ -35,9 +35,9 @@
 use remora_nic::kernel::{Input, PACKET, Status, Streams, What};
 
 /// Version of the layout.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// Length of the mailbox in bytes.
-pub const LEN: usize = 21632;
+pub(crate) const LEN: usize = 21632;
 
 /// Offsets of the words that a step reads, and of those that it writes.
 const SEEN: usize = 8;
@@ -56,7 +56,7 @@ const _: () = assert!(WRITTEN + 8192 == LEN, "as drawn");
 
 /// State of the previous step, to avoid copying bytes that are already in the mailbox.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Shown {
+pub(crate) struct Shown {
     /// True if the current input is already in the mailbox.
     pub input: bool,
     /// True if the step requested a read.
@@ -65,7 +65,7 @@ pub struct Shown {
 
 /// Error: the mailbox content after a step is invalid.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct InvalidMailbox;
+pub(crate) struct InvalidMailbox;
 
 struct Fields<'m>(&'m mut [u8]);
 
@@ -80,12 +80,12 @@ impl Fields<'_> {
 }
 
 /// Returns the mailbox version for which the kernel was built.
-pub fn version(mail: &mut [u8]) -> u32 {
+pub(crate) fn version(mail: &mut [u8]) -> u32 {
     Fields(mail).word(0)
 }
 
 /// Writes the state of the streams into the mailbox before a step.
-pub fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
+pub(crate) fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
     let input = streams.input();
     let (kind, va) = match input.map(|input| input.what) {
         None => (0, 0),
@@ -131,7 +131,7 @@ pub fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
 }
 
 /// Executes the requests in the mailbox after a step.
-pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, InvalidMailbox> {
+pub(crate) fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, InvalidMailbox> {
     let words = Fields(mail);
     let status = Status(words.word(76) as u8);
     let len = words.word(80);

@@ -7,17 +7,17 @@ use remora_nic::kernel::{Kernel, Progress, Streams};
 use crate::strom::Stepped;
 
 /// The recorded steps of a kernel, in order.
-pub type Steps = Arc<Mutex<Vec<Stepped>>>;
+pub(crate) type Steps = Arc<Mutex<Vec<Stepped>>>;
 
 /// A kernel whose steps are recorded.
-pub struct Metered<K> {
+pub(crate) struct Metered<K> {
     kernel: K,
     steps: Steps,
 }
 
 impl<K: Kernel> Metered<K> {
     /// Wraps a kernel. Returns the wrapper and the record of its steps.
-    pub fn new(kernel: K) -> (Metered<K>, Steps) {
+    pub(crate) fn new(kernel: K) -> (Metered<K>, Steps) {
         let steps = Steps::default();
         (Metered { kernel, steps: steps.clone() }, steps)
     }

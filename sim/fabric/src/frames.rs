@@ -28,7 +28,7 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Creates a storage with buffers for frames with `mtu` bytes of payload. Longer frames are possible.
-    pub fn new(mtu: usize) -> Frames {
+    pub(crate) fn new(mtu: usize) -> Frames {
         let usual = mtu + HEADERS;
         Frames {
             blank: Vec::new(),
@@ -42,7 +42,7 @@ impl Frames {
 
     /// Returns a buffer of `len` bytes, into which the NIC writes a frame.
     #[inline]
-    pub fn lend(&mut self, len: usize) -> &mut [u8] {
+    pub(crate) fn lend(&mut self, len: usize) -> &mut [u8] {
         if self.leaving.len() < len {
             self.leaving = buffer(len);
         }
@@ -51,18 +51,18 @@ impl Frames {
 
     /// Returns the frame of `len` bytes that the NIC has written.
     #[inline]
-    pub fn written(&self, len: usize) -> &[u8] {
+    pub(crate) fn written(&self, len: usize) -> &[u8] {
         &self.leaving[..len]
     }
 
     /// Returns the written frame for modification.
-    pub fn written_mut(&mut self, len: usize) -> &mut [u8] {
+    pub(crate) fn written_mut(&mut self, len: usize) -> &mut [u8] {
         &mut self.leaving[..len]
     }
 
     /// Assigns the written frame to a packet. It can no longer be read by [`Frames::written`].
     #[inline]
-    pub fn keep(&mut self, id: PacketId, whole: bool, len: usize) {
+    pub(crate) fn keep(&mut self, id: PacketId, whole: bool, len: usize) {
         let index = id.index();
         if whole {
             self.make_place(index);
@@ -81,13 +81,13 @@ impl Frames {
     }
 
     /// Assigns a copy of the written frame to a packet.
-    pub fn copy(&mut self, id: PacketId, len: usize) {
+    pub(crate) fn copy(&mut self, id: PacketId, len: usize) {
         self.make_place(id.index());
         fill(&mut self.whole[id.index()], &self.leaving[..len]);
     }
 
     /// Assigns these bytes to a packet.
-    pub fn put(&mut self, id: PacketId, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, id: PacketId, bytes: &[u8]) {
         self.make_place(id.index());
         fill(&mut self.whole[id.index()], bytes);
     }
@@ -102,7 +102,7 @@ impl Frames {
 
     /// Returns the frame of a packet that has arrived, until [`Frames::close`].
     #[inline]
-    pub fn open(&mut self, id: PacketId, whole: bool, len: usize) -> &mut [u8] {
+    pub(crate) fn open(&mut self, id: PacketId, whole: bool, len: usize) -> &mut [u8] {
         if whole {
             self.opened = std::mem::take(&mut self.whole[id.index()]);
             return &mut self.opened[..len];
@@ -118,7 +118,7 @@ impl Frames {
     }
 
     /// Appends the frame of a packet in the network to `out`.
-    pub fn append(&self, id: PacketId, whole: bool, len: usize, out: &mut Vec<u8>) {
+    pub(crate) fn append(&self, id: PacketId, whole: bool, len: usize, out: &mut Vec<u8>) {
         if whole {
             return out.extend_from_slice(&self.whole[id.index()][..len]);
         }
@@ -134,7 +134,7 @@ impl Frames {
 
     /// Ends the reading of a frame that [`Frames::open`] returned.
     #[inline]
-    pub fn close(&mut self, id: PacketId, whole: bool, len: usize) {
+    pub(crate) fn close(&mut self, id: PacketId, whole: bool, len: usize) {
         if whole {
             self.whole[id.index()] = std::mem::take(&mut self.opened);
         } else if len > KEPT - TAIL {

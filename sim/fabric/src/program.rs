@@ -46,11 +46,11 @@ pub(crate) struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    pub fn new(max_wr: u32, max_sge: u32) -> ReceiveQueue {
+    pub(crate) fn new(max_wr: u32, max_sge: u32) -> ReceiveQueue {
         ReceiveQueue { ring: ring(u64::from(max_wr) * stride(max_sge)), posted: 0, max_sge }
     }
 
-    pub fn push(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+    pub(crate) fn push(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         let stride = stride(self.max_sge);
         if request.sges.len() > self.max_sge as usize {
             return Err(PostError::TooManySges);

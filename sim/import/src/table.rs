@@ -5,14 +5,14 @@ use std::str::FromStr;
 use remora_scenario::error::{ScenarioError, Source, excerpt};
 
 /// A table whose rows all have as many columns as its header.
-pub struct Table<'a> {
+pub(crate) struct Table<'a> {
     source: Source<'a>,
     pub head: Vec<&'a str>,
     /// Rows without blank lines.
     pub rows: Vec<Row<'a>>,
 }
 
-pub struct Row<'a> {
+pub(crate) struct Row<'a> {
     line: u32,
     words: Vec<&'a str>,
 }
@@ -22,7 +22,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// Fails if the header is another one, or if a row has another number of columns.
-    pub fn parse(source: Source<'a>, heads: &[&[&str]]) -> Result<Table<'a>, ScenarioError> {
+    pub(crate) fn parse(source: Source<'a>, heads: &[&[&str]]) -> Result<Table<'a>, ScenarioError> {
         source.check_size()?;
         let lines = source.lines().map(|(number, line)| (number, line.trim()));
         let mut lines = lines.filter(|(_, line)| !line.is_empty());
@@ -47,7 +47,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the word in a column.
-    pub fn word(&self, row: &Row<'a>, column: usize) -> &'a str {
+    pub(crate) fn word(&self, row: &Row<'a>, column: usize) -> &'a str {
         row.words[column]
     }
 
@@ -55,7 +55,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// Fails if the word is not a number of type `T`.
-    pub fn number<T: FromStr>(&self, row: &Row<'a>, column: usize) -> Result<T, ScenarioError> {
+    pub(crate) fn number<T: FromStr>(&self, row: &Row<'a>, column: usize) -> Result<T, ScenarioError> {
         let word = self.word(row, column);
         word.parse().map_err(|_| {
             let word = excerpt(word);
@@ -65,7 +65,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns an error that names the line of the row.
-    pub fn error(&self, row: &Row<'_>, says: impl Into<String>) -> ScenarioError {
+    pub(crate) fn error(&self, row: &Row<'_>, says: impl Into<String>) -> ScenarioError {
         self.source.error(row.line, says)
     }
 }

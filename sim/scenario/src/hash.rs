@@ -11,7 +11,7 @@ const PATHS: u32 = 256;
 
 /// The hash function of a scenario whose switches hash like another simulator.
 #[derive(Copy, Clone, Debug)]
-pub enum HashOf {
+pub(crate) enum HashOf {
     /// The hash of HPCC's and ConWeave's ns-3 programs.
     Ns3,
     /// htsim's hash. htsim takes the path number of all data packets from the clock; here it comes from the
@@ -24,7 +24,7 @@ pub enum HashOf {
 
 impl HashOf {
     /// Returns the hash of a scenario, or `None` if its switches use Remora's hash or none.
-    pub fn scenario(scenario: &Scenario) -> Option<HashOf> {
+    pub(crate) fn scenario(scenario: &Scenario) -> Option<HashOf> {
         match scenario.switch.balance {
             Balance::Ecmp { hash: Hash::Ns3 } => Some(HashOf::Ns3),
             Balance::Ecmp { hash: Hash::Htsim } => {
@@ -35,7 +35,7 @@ impl HashOf {
     }
 
     /// Returns the hash function in the fabric's type.
-    pub fn keyed(self) -> KeyedHash {
+    pub(crate) fn keyed(self) -> KeyedHash {
         match self {
             HashOf::Ns3 => KeyedHash::Ns3,
             HashOf::Htsim { .. } => KeyedHash::Htsim,
@@ -44,7 +44,7 @@ impl HashOf {
 
     /// Returns the hash keys of a flow's data packets and of its acknowledgements, or `None` if the flow has
     /// no ports and the hash needs them.
-    pub fn keys(self, flow: &Flow) -> Option<[FlowKey; 2]> {
+    pub(crate) fn keys(self, flow: &Flow) -> Option<[FlowKey; 2]> {
         match self {
             HashOf::Ns3 => {
                 let [src, dst] = [flow.src, flow.dst].map(address);

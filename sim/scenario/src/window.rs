@@ -6,7 +6,7 @@ use crate::scenario::Scenario;
 
 /// The send windows of a scenario's flows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Window {
+pub(crate) enum Window {
     /// No limit other than that of the NIC.
     None,
     /// A limit in packets that is equal for all flows.
@@ -18,7 +18,7 @@ pub enum Window {
 impl Window {
     /// Returns the windows of a scenario: the bandwidth-delay product of the longest path or of each flow's
     /// own path, or no limit.
-    pub fn new(scenario: &Scenario, paths: &Paths) -> Window {
+    pub(crate) fn new(scenario: &Scenario, paths: &Paths) -> Window {
         let control = &scenario.control;
         if control.window != Some(true) {
             return Window::None;
@@ -30,7 +30,7 @@ impl Window {
     }
 
     /// Returns the largest number of packets of a flow in flight, or `None` without a limit.
-    pub fn of(self, paths: &Paths, flow: &Flow, mtu: u32) -> Option<u32> {
+    pub(crate) fn of(self, paths: &Paths, flow: &Flow, mtu: u32) -> Option<u32> {
         match self {
             Window::None => None,
             Window::Longest(window) => Some(window),

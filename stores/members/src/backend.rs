@@ -3,10 +3,10 @@
 use crate::{Map, SourceError};
 
 /// A new map from a source, or the error of reading it.
-pub type Update = Result<Map, SourceError>;
+pub(crate) type Update = Result<Map, SourceError>;
 
 /// A source from which a map is read.
-pub trait Backend: Send + 'static {
+pub(crate) trait Backend: Send + 'static {
     /// Reads the current map.
     fn load(&mut self) -> Update;
 

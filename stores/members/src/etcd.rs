@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Maximum length of a line of a watch, in bytes.
 const LONGEST: u64 = 4 << 20;
 
-pub struct Etcd {
+pub(crate) struct Etcd {
     endpoints: Vec<String>,
     /// Index of the endpoint that answered last.
     current: usize,
@@ -69,7 +69,7 @@ struct Line {
 }
 
 impl Etcd {
-    pub fn new(endpoints: Vec<String>, key: String) -> Etcd {
+    pub(crate) fn new(endpoints: Vec<String>, key: String) -> Etcd {
         let config = ureq::Agent::config_builder()
             .timeout_connect(Some(ANSWER))
             .timeout_recv_response(Some(ANSWER))

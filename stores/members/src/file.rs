@@ -14,14 +14,14 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Maximum length of the file in bytes. A map with the maximum number of servers is shorter.
 const LONGEST: u64 = 1 << 20;
 
-pub struct File {
+pub(crate) struct File {
     path: PathBuf,
     /// The text, or the error, of the last read.
     text: Result<String, SourceError>,
 }
 
 impl File {
-    pub fn new(path: PathBuf) -> File {
+    pub(crate) fn new(path: PathBuf) -> File {
         File { path, text: Ok(String::new()) }
     }
 

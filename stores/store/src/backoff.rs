@@ -9,7 +9,7 @@ const DOUBLINGS: u32 = 8;
 
 /// Returns the pause after `tries` failed attempts, in nanoseconds. The bound doubles with each attempt. A
 /// random part keeps two clients from colliding again.
-pub fn pause(tries: u32, random: &mut Random) -> u64 {
+pub(crate) fn pause(tries: u32, random: &mut Random) -> u64 {
     let most = FIRST << tries.min(DOUBLINGS);
     most / 4 + random.below(most - most / 4)
 }

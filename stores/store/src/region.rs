@@ -51,23 +51,23 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    pub fn new(block: Registered) -> Region {
+    pub(crate) fn new(block: Registered) -> Region {
         Region { block }
     }
 
-    pub fn block(&self) -> &Registered {
+    pub(crate) fn block(&self) -> &Registered {
         &self.block
     }
 
     /// Returns the word at `offset`, which is a multiple of 8 inside the region.
     #[inline]
-    pub fn load(&self, offset: usize) -> u64 {
+    pub(crate) fn load(&self, offset: usize) -> u64 {
         self.block.bytes.word(offset).expect("an aligned word of the region").load(Ordering::Relaxed)
     }
 
     /// Stores the word at `offset`, a multiple of 8 inside the region.
     #[inline]
-    pub fn store(&mut self, offset: usize, word: u64) {
+    pub(crate) fn store(&mut self, offset: usize, word: u64) {
         #[cfg(test)]
         crate::kv::tests::journal::note(self.block.addr + offset as u64, word);
         self.block.bytes.word(offset).expect("an aligned word of the region").store(word, Ordering::Relaxed);
@@ -75,19 +75,19 @@ impl Region {
 
     /// Makes all stores before the call visible before any store after it.
     #[inline]
-    pub fn barrier(&self) {
+    pub(crate) fn barrier(&self) {
         fence(Ordering::Release);
     }
 
     /// Copies `out.len()` bytes from `offset` of the region to `out`.
     #[inline]
-    pub fn read(&self, offset: usize, out: &mut [u8]) {
+    pub(crate) fn read(&self, offset: usize, out: &mut [u8]) {
         self.block.read(offset, out);
     }
 
     /// Copies `data` to `offset` of the region. The bytes become visible in no particular order.
     #[inline]
-    pub fn write(&mut self, offset: usize, data: &[u8]) {
+    pub(crate) fn write(&mut self, offset: usize, data: &[u8]) {
         #[cfg(test)]
         if crate::kv::tests::journal::is_open() {
             return self.write_by_words(offset, data);

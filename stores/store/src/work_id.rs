@@ -26,7 +26,7 @@ pub(crate) const NUMBER: u32 = (1 << 28) - 1;
 
 impl WorkId {
     #[inline]
-    pub fn encode(self) -> u64 {
+    pub(crate) fn encode(self) -> u64 {
         let kind = match self.work {
             Work::Read => 1,
             Work::Message => 2,
@@ -37,7 +37,7 @@ impl WorkId {
 
     /// Decodes an id. Returns `None` if the kind of work is unknown.
     #[inline]
-    pub fn decode(id: u64) -> Option<WorkId> {
+    pub(crate) fn decode(id: u64) -> Option<WorkId> {
         let work = match id >> 44 {
             1 => Work::Read,
             2 => Work::Message,

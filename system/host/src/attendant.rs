@@ -85,7 +85,7 @@ pub(crate) struct Attendant {
 }
 
 impl Attendant {
-    pub fn new(engines: &[Arc<Engine>], poll: Poll, clock: Clock, stop: Arc<AtomicBool>) -> Attendant {
+    pub(crate) fn new(engines: &[Arc<Engine>], poll: Poll, clock: Clock, stop: Arc<AtomicBool>) -> Attendant {
         let now = clock.now();
         let charge = |engine: &Arc<Engine>| {
             let state = State::Polled { heartbeat: engine.heartbeat(), since: now };
@@ -95,7 +95,7 @@ impl Attendant {
     }
 
     /// Serves the engines until the thread is stopped.
-    pub fn run(mut self) -> io::Result<()> {
+    pub(crate) fn run(mut self) -> io::Result<()> {
         if let Err(error) = remora_port::ask_for_time_slice(SLICE) {
             tracing::debug!(%error, "the attendant has the system's time slice");
         }

@@ -29,7 +29,7 @@ pub(crate) struct Bells {
 
 impl Bells {
     /// Assigns a free doorbell to a queue pair or portal, and returns its index.
-    pub fn hang(&mut self, target: Rung) -> u32 {
+    pub(crate) fn hang(&mut self, target: Rung) -> u32 {
         if let Some(index) = self.free.pop() {
             self.places[index as usize] = Some(target);
             return index;
@@ -39,7 +39,7 @@ impl Bells {
     }
 
     /// Frees the doorbell with this index, whose owner no longer exists.
-    pub fn take(&mut self, index: u32) {
+    pub(crate) fn take(&mut self, index: u32) {
         if self.places.get_mut(index as usize).and_then(Option::take).is_some() {
             self.free.push(index);
         }
@@ -47,7 +47,7 @@ impl Bells {
 
     /// Returns the owner of the doorbell with this index.
     #[inline]
-    pub fn get(&self, index: u32) -> Option<Rung> {
+    pub(crate) fn get(&self, index: u32) -> Option<Rung> {
         self.places.get(index as usize).copied().flatten()
     }
 }
@@ -70,7 +70,7 @@ pub(crate) struct Sets {
 impl Sets {
     /// Adds a set and returns its number. `wake` becomes readable when a process has rung while the engine
     /// slept.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         registry: &Registry,
         doorbells: Doorbells<Bytes>,
@@ -88,20 +88,20 @@ impl Sets {
     }
 
     /// Removes a set whose process has ended.
-    pub fn remove(&mut self, registry: &Registry, set: u32) {
+    pub(crate) fn remove(&mut self, registry: &Registry, set: u32) {
         if let Some(gone) = self.sets.get_mut(set as usize).and_then(Option::take) {
             let _ = registry.deregister(&mut SourceFd(&gone.wake.as_raw_fd()));
         }
     }
 
     /// Returns the owners of the doorbells of a set; `None` if there is no such set.
-    pub fn bells(&mut self, set: u32) -> Option<&mut Bells> {
+    pub(crate) fn bells(&mut self, set: u32) -> Option<&mut Bells> {
         self.sets.get_mut(set as usize)?.as_mut().map(|set| &mut set.bells)
     }
 
     /// Calls `rung` for each doorbell that was rung. Returns whether there was one.
     #[inline]
-    pub fn take(&self, mut rung: impl FnMut(Rung)) -> bool {
+    pub(crate) fn take(&self, mut rung: impl FnMut(Rung)) -> bool {
         let mut any = false;
         for set in self.sets.iter().flatten() {
             set.doorbells.take(|index| {
@@ -116,14 +116,14 @@ impl Sets {
 
     /// Announces that the engine is about to sleep. Returns true if a doorbell has been rung, so that the
     /// engine must not sleep.
-    pub fn begin_sleep(&self) -> bool {
+    pub(crate) fn begin_sleep(&self) -> bool {
         let sets = || self.sets.iter().flatten();
         sets().for_each(|set| set.doorbells.set_asleep(true));
         sets().any(|set| set.doorbells.any())
     }
 
     /// Announces that the engine is awake.
-    pub fn end_sleep(&self) {
+    pub(crate) fn end_sleep(&self) {
         self.sets.iter().flatten().for_each(|set| set.doorbells.set_asleep(false));
     }
 }

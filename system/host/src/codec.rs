@@ -126,12 +126,12 @@ macro_rules! sent_as {
         mod $name {
             use super::*;
 
-            pub fn serialize<S: ::serde::Serializer>(value: &$type, serializer: S) -> Result<S::Ok, S::Error> {
+            pub(crate) fn serialize<S: ::serde::Serializer>(value: &$type, serializer: S) -> Result<S::Ok, S::Error> {
                 let encode: fn(&$type) -> $sent = $to;
                 ::serde::Serialize::serialize(&encode(value), serializer)
             }
 
-            pub fn deserialize<'d, D: ::serde::Deserializer<'d>>(deserializer: D) -> Result<$type, D::Error> {
+            pub(crate) fn deserialize<'d, D: ::serde::Deserializer<'d>>(deserializer: D) -> Result<$type, D::Error> {
                 let decode: fn($sent) -> Option<$type> = $from;
                 decode(::serde::Deserialize::deserialize(deserializer)?)
                     .ok_or_else(|| ::serde::de::Error::custom(concat!("not a value of ", stringify!($type))))

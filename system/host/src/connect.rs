@@ -183,12 +183,12 @@ const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(15);
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
-    pub fn after(timeout: Duration) -> Deadline {
+    pub(crate) fn after(timeout: Duration) -> Deadline {
         Deadline(Instant::now() + timeout)
     }
 
     /// Returns the remaining time, never zero; `None` if the deadline has passed.
-    pub fn left(self) -> Option<Duration> {
+    pub(crate) fn left(self) -> Option<Duration> {
         let left = self.0.saturating_duration_since(Instant::now());
         (!left.is_zero()).then_some(left)
     }

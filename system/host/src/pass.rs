@@ -67,7 +67,7 @@ pub(crate) struct Core<P> {
 }
 
 impl<P: Port + Attach> Core<P> {
-    pub fn new(
+    pub(crate) fn new(
         nic: Nic,
         port: P,
         watch: Watch,
@@ -96,7 +96,7 @@ impl<P: Port + Attach> Core<P> {
 
     /// Handles a post of a caller to the send queue of `qp`: packets that can be sent are sent at once.
     #[inline]
-    pub fn post(&mut self, mem: Mem<'_>, qp: Qpn) {
+    pub(crate) fn post(&mut self, mem: Mem<'_>, qp: Qpn) {
         self.nic.doorbell(qp);
         self.send_posted(mem);
     }
@@ -115,14 +115,14 @@ impl<P: Port + Attach> Core<P> {
 
     /// Handles commands posted to the ring of a portal: packets that can be sent are sent at once.
     #[inline]
-    pub fn post_commands(&mut self, mem: Mem<'_>, portal: u32) {
+    pub(crate) fn post_commands(&mut self, mem: Mem<'_>, portal: u32) {
         self.nic.ring_portal(portal);
         self.send_posted(mem);
     }
 
     /// Makes a pass for a caller that polls.
     #[inline]
-    pub fn polled(&mut self, mem: Mem<'_>) {
+    pub(crate) fn polled(&mut self, mem: Mem<'_>) {
         self.pass(mem);
         if self.watch.stands() {
             self.watch.visited(&mut self.port);
@@ -131,7 +131,7 @@ impl<P: Port + Attach> Core<P> {
 
     /// Takes doorbells, then makes a pass, for a dedicated engine. Returns whether anything was done.
     #[inline]
-    pub fn serve(&mut self, mem: Mem<'_>, doorbells: &Doorbells) -> bool {
+    pub(crate) fn serve(&mut self, mem: Mem<'_>, doorbells: &Doorbells) -> bool {
         let Core { nic, bells, sets, .. } = self;
         let ring = |nic: &mut Nic, target| match target {
             Rung::QueuePair(qp) => nic.doorbell(qp),
@@ -152,13 +152,13 @@ impl<P: Port + Attach> Core<P> {
     /// The clock is read when a frame has arrived or may be sent, and otherwise every [`LOOK_EVERY`]
     /// passes.
     #[inline]
-    pub fn pass(&mut self, mem: Mem<'_>) -> bool {
+    pub(crate) fn pass(&mut self, mem: Mem<'_>) -> bool {
         self.turn = self.turn.wrapping_add(1);
         self.make(mem, self.turn.is_multiple_of(LOOK_EVERY))
     }
 
     /// Makes a pass after a sleep, which always checks the clock and lost peers.
-    pub fn pass_after_sleep(&mut self, mem: Mem<'_>) -> bool {
+    pub(crate) fn pass_after_sleep(&mut self, mem: Mem<'_>) -> bool {
         self.turn = self.turn.wrapping_add(1);
         self.make(mem, true)
     }
@@ -208,7 +208,7 @@ impl<P: Port + Attach> Core<P> {
 
     /// Prepares a sleep: makes a last pass, then watches the port. With `stays`, callers do not end the
     /// watch. The second value is the time of the engine's next timer.
-    pub fn rest(&mut self, mem: Mem<'_>, stays: bool) -> (Begun, Instant) {
+    pub(crate) fn rest(&mut self, mem: Mem<'_>, stays: bool) -> (Begun, Instant) {
         if stays {
             // Disarming makes the pass poll all descriptors, as after a sleep.
             self.port.disarm();
@@ -225,7 +225,7 @@ impl<P: Port + Attach> Core<P> {
     }
 
     /// Ends the sleep of the driving thread.
-    pub fn end_sleep(&mut self) {
+    pub(crate) fn end_sleep(&mut self) {
         self.sets.end_sleep();
         self.end_watch();
     }
@@ -239,7 +239,7 @@ impl<P: Port + Attach> Core<P> {
 
     /// Notifies channels, and reports asynchronous events.
     #[inline]
-    pub fn notify(&mut self) {
+    pub(crate) fn notify(&mut self) {
         while let Some(cq) = self.nic.wake() {
             if let Some(Some(hook)) = self.hooks.get(cq as usize) {
                 hook.channel.put(hook.tag);

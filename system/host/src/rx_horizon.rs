@@ -22,7 +22,7 @@ impl RxHorizon {
     /// Returns the horizon. Called at the end of the pass with the number `pass`, at `now`, when a timer is
     /// due. `silent` tells whether the pass received nothing; `in_a_row` silent passes prove that nothing
     /// was left.
-    pub fn until(&mut self, now: Instant, pass: u32, silent: bool, in_a_row: u32) -> Instant {
+    pub(crate) fn until(&mut self, now: Instant, pass: u32, silent: bool, in_a_row: u32) -> Instant {
         let passes = pass.wrapping_sub(self.pass);
         if passes >= if silent { in_a_row } else { in_a_row.max(ENOUGH) } {
             // The clock was read at `since`, and the port was polled afterwards.

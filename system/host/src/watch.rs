@@ -44,7 +44,7 @@ pub(crate) enum Begun {
 impl Watch {
     /// Creates a watch for the sleeper that waits with the `mio::Poll` of this registry. Events of the port
     /// carry `token`.
-    pub fn new(registry: Registry, waker: Arc<mio::Waker>, token: Token) -> Watch {
+    pub(crate) fn new(registry: Registry, waker: Arc<mio::Waker>, token: Token) -> Watch {
         Watch {
             registry,
             waker,
@@ -57,13 +57,13 @@ impl Watch {
     }
 
     /// Returns the registry, for other events that wake the sleeper.
-    pub fn registry(&self) -> &Registry {
+    pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }
 
     /// Begins or renews the watch, because the sleeper is about to sleep. With `stays`, callers do not end
     /// the watch.
-    pub fn begin(&mut self, port: &mut impl Port, stays: bool) -> Begun {
+    pub(crate) fn begin(&mut self, port: &mut impl Port, stays: bool) -> Begun {
         if port.arm() {
             if !stays {
                 self.end(port);
@@ -92,18 +92,18 @@ impl Watch {
 
     /// Returns whether the port is being watched.
     #[inline]
-    pub fn stands(&self) -> bool {
+    pub(crate) fn stands(&self) -> bool {
         self.left > 0
     }
 
     /// Returns whether the port is being watched by a watch that callers do not end.
-    pub fn stays(&self) -> bool {
+    pub(crate) fn stays(&self) -> bool {
         self.stands() && self.stays
     }
 
     /// Counts a caller's pass while the port is watched.
     #[cold]
-    pub fn visited(&mut self, port: &mut impl Port) {
+    pub(crate) fn visited(&mut self, port: &mut impl Port) {
         if self.stays {
             return;
         }
@@ -116,7 +116,7 @@ impl Watch {
     }
 
     /// Ends the watch: from now on packets do not wake the sleeper.
-    pub fn end(&mut self, port: &mut impl Port) {
+    pub(crate) fn end(&mut self, port: &mut impl Port) {
         self.left = 0;
         self.end_listening();
         port.disarm();

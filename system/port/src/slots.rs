@@ -16,24 +16,24 @@ pub(crate) struct Slots<T> {
 
 impl<T> Slots<T> {
     /// Creates an empty table of up to `max` entries.
-    pub fn new(max: u32) -> Self {
+    pub(crate) fn new(max: u32) -> Self {
         Slots { entries: Vec::new(), freed: VecDeque::new(), max }
     }
 
     /// Returns the entry with this number; `None` if there is none.
     #[inline(always)]
-    pub fn get(&self, number: u32) -> Option<&T> {
+    pub(crate) fn get(&self, number: u32) -> Option<&T> {
         self.entries.get(number as usize)?.as_ref()
     }
 
     /// Returns the entry with this number, mutably; `None` if there is none.
     #[inline(always)]
-    pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.entries.get_mut(number as usize)?.as_mut()
     }
 
     /// Adds an entry and returns its number; `None` if the table is full.
-    pub fn insert(&mut self, entry: T) -> Option<u32> {
+    pub(crate) fn insert(&mut self, entry: T) -> Option<u32> {
         let count = self.entries.len() as u32;
         if count < self.max && self.freed.len() < RESTING {
             self.entries.push(Some(entry));
@@ -45,14 +45,14 @@ impl<T> Slots<T> {
     }
 
     /// Removes the entry with this number and returns it; `None` if there is none.
-    pub fn remove(&mut self, number: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         let removed = self.entries.get_mut(number as usize)?.take()?;
         self.freed.push_back(number);
         Some(removed)
     }
 
     /// Iterates over all entries.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().flatten()
     }
 }

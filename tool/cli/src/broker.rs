@@ -18,7 +18,7 @@ use serde_json::json;
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  remora broker &\n  remora broker --address 10.0.0.1 --allow-uid 1000\n  remora broker list --address 10.0.0.1\n  remora broker end --address 10.0.0.1 --uid 1000\n  remora doctor --address 10.0.0.1\n\nPrograms start a broker by themselves; it ends ten seconds after the last program. All programs of an address share its UDP port 4791,\nand each has a range of QP numbers. Programs of the broker's user receive packets from the kernel. Programs of --allow-uid users receive\nthem through the broker, which is slower but shows them no packets of other programs."
 )]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     /// Address to share [default: the source address of the default route, or 127.0.0.1].
@@ -81,7 +81,7 @@ struct EndArgs {
 }
 
 /// Runs `remora broker`.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::List(args)) => list(args),
         Some(Command::End(args)) => end(args),
@@ -194,7 +194,7 @@ fn raise_limits() {
 }
 
 /// Returns the given address, or the default address of a broker. The UDP port of the result is irrelevant.
-pub fn address(given: Option<OwnAddress>) -> std::net::SocketAddr {
+pub(crate) fn address(given: Option<OwnAddress>) -> std::net::SocketAddr {
     given.map_or_else(client::default_address, |own| own.at(0))
 }
 

@@ -19,7 +19,7 @@ use remora_options::output::Output;
 #[command(
     after_help = "Examples:\n  remora capture -- remora kv get colour\n  remora capture -o demo.pcapng -- remora demo --records 1000 --gets 1000\n  tshark -r remora.pcapng\n\nEach NIC that the command opens has its own file: FILE, FILE with a 2 before its extension, and so on. The files are written when the\ncommand ends; if it opened no NIC, FILE is not changed. If FILE is a pipe or device, it receives the packets of the first NIC at once.\nA server records its own NIC with `--capture FILE`."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// File for the packets of the first NIC. An existing file is replaced after the command has ended.
     #[arg(short, long, value_name = "FILE", default_value = "remora.pcapng")]
     output: PathBuf,
@@ -32,7 +32,7 @@ pub struct Args {
 const FIRST: &str = "capture.pcapng";
 
 /// Runs `remora capture`.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let Some((program, words)) = args.command.split_first() else {
         bail!("no command given; usage: remora capture [-o FILE] -- COMMAND [ARGS]")
     };
@@ -99,7 +99,7 @@ fn interface_description(file: &[u8]) -> Option<String> {
 }
 
 /// Returns the exit status as a shell does: 128 plus the signal number after a signal.
-pub fn code(status: ExitStatus) -> i32 {
+pub(crate) fn code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }
 

@@ -11,13 +11,13 @@ use remora_options::print;
 #[command(
     after_help = "Examples:\n  remora completions bash > ~/.local/share/bash-completion/completions/remora\n  remora completions zsh > ~/.zfunc/_remora\n  remora completions fish > ~/.config/fish/completions/remora.fish"
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// Shell that will read the script.
     shell: Shell,
 }
 
 /// Runs `remora completions`.
-pub fn run(args: &Args, command: &mut clap::Command) -> Result<()> {
+pub(crate) fn run(args: &Args, command: &mut clap::Command) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, "remora", &mut script);
     print::bytes(&script);

@@ -14,7 +14,7 @@ use remora_verbs::doctor::icrc_check;
 #[command(
     after_help = "Examples:\n  remora devinfo\n  remora devinfo --port udp --address 10.0.0.1 --json\n  remora devinfo --nicd /run/nic.sock\n  remora devinfo --port xdp --interface eth0"
 )]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     port: LentArgs,
     /// Print the attributes as one JSON object.
@@ -39,7 +39,7 @@ fn sharing(own: Option<OwnAddress>) -> Vec<(&'static str, String)> {
 }
 
 /// Runs `remora devinfo`.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let context = args.port.open()?;
     let port = context.port();
     let nic = remora_nic::Config::default();

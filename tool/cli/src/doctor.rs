@@ -17,7 +17,7 @@ use serde::Serialize;
 #[command(
     after_help = "Examples:\n  remora doctor\n  remora doctor --address 10.0.0.1\n  sudo remora doctor --interface eth0\n  remora doctor --metrics 127.0.0.1:9464\n  remora doctor --json\n\nEnds with status 1 if something that Remora needs is missing."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// Address for the udp port and for verbs programs [default: the loopback address for the udp port, the
     /// source address of the default route for verbs programs].
     #[arg(long)]
@@ -36,7 +36,7 @@ pub struct Args {
 }
 
 /// Runs `remora doctor`.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let own = args.address.unwrap_or_else(OwnAddress::loopback);
     let mut findings = examine(|port| own.at(port), args.interface.as_deref());
     // Verbs programs use this address unless they are configured otherwise.

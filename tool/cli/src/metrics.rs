@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use remora_options::escape::shown;
 
 /// Values of all samples. The key is the sample name with its labels.
-pub type Samples = BTreeMap<String, f64>;
+pub(crate) type Samples = BTreeMap<String, f64>;
 
 /// Requests the samples of the metrics endpoint at `address` (host:port).
-pub fn look(address: &str) -> Result<Samples> {
+pub(crate) fn look(address: &str) -> Result<Samples> {
     let nowhere = || format!("{address} is not a metrics address (host:port)");
     let target = address.to_socket_addrs().with_context(nowhere)?.next().with_context(nowhere)?;
     let stream = TcpStream::connect_timeout(&target, PATIENCE).with_context(|| {
@@ -76,10 +76,10 @@ fn samples(body: &str) -> Samples {
 
 /// A histogram in ascending order of bounds: pairs of an upper bound in seconds and the number of values up
 /// to that bound.
-pub type Buckets = Vec<(f64, f64)>;
+pub(crate) type Buckets = Vec<(f64, f64)>;
 
 /// Returns the histograms. The key is the name with all labels except `le`.
-pub fn histograms(samples: &Samples) -> BTreeMap<String, Buckets> {
+pub(crate) fn histograms(samples: &Samples) -> BTreeMap<String, Buckets> {
     let mut all = BTreeMap::<String, Buckets>::new();
     for (sample, below) in samples {
         let Some((name, bound)) = bucket(sample) else { continue };
@@ -93,7 +93,7 @@ pub fn histograms(samples: &Samples) -> BTreeMap<String, Buckets> {
 
 /// Returns the histogram name and the upper bound of a sample, or `None` if the sample is not a histogram
 /// bucket.
-pub fn bucket(sample: &str) -> Option<(String, f64)> {
+pub(crate) fn bucket(sample: &str) -> Option<(String, f64)> {
     let (name, labels) = sample.split_once("_bucket{")?;
     let (others, bound) = labels.strip_suffix("\"}")?.rsplit_once("le=\"")?;
     let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().ok()? };
@@ -103,7 +103,7 @@ pub fn bucket(sample: &str) -> Option<(String, f64)> {
 
 /// Returns the counts between two readings. If nothing was counted in between, returns the whole counts of
 /// the second reading.
-pub fn lately(before: Option<&Buckets>, now: &Buckets) -> Buckets {
+pub(crate) fn lately(before: Option<&Buckets>, now: &Buckets) -> Buckets {
     let earlier = |index: usize| before.and_then(|all| all.get(index)).map_or(0.0, |(_, below)| *below);
     let fresh: Buckets =
         now.iter().enumerate().map(|(index, (bound, below))| (*bound, below - earlier(index))).collect();
@@ -112,14 +112,14 @@ pub fn lately(before: Option<&Buckets>, now: &Buckets) -> Buckets {
 
 /// Returns the upper bound of the bucket that contains this quantile, where `share` is between 0 and 1.
 /// `None` if the histogram has no values.
-pub fn quantile(buckets: &Buckets, share: f64) -> Option<f64> {
+pub(crate) fn quantile(buckets: &Buckets, share: f64) -> Option<f64> {
     let count = buckets.last()?.1;
     let bucket = buckets.iter().find(|(_, below)| *below >= share * count)?;
     (count > 0.0).then_some(bucket.0)
 }
 
 /// Formats a duration with a unit that fits: us, ms or s.
-pub fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
         s if s.is_infinite() => "longer than all buckets".to_owned(),
         s if s < 1e-3 => format!("{:.1} us", s * 1e6),

@@ -24,7 +24,7 @@ use remora_options::{ending, print};
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  remora nicd\n  remora nicd --socket /run/nic.sock --port udp --address 10.0.0.1 --memory 16g --allow-uid 1000\n  remora serve kv --nicd /run/nic.sock --keep store\n  remora nicd list --socket /run/nic.sock\n  remora nicd end store --socket /run/nic.sock\n\nA program that attaches with a name is a kept tenant: its queue pairs and regions keep working when it is killed or stopped. SIGUSR1\nprints the tenants."
 )]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Manage>,
     #[command(flatten)]
@@ -162,7 +162,7 @@ impl Args {
 }
 
 /// Runs `remora nicd`.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(command) = &args.command {
         return command.run();
     }

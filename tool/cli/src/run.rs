@@ -23,7 +23,7 @@ use crate::{broker, capture, unreplaced};
 #[command(
     after_help = "Examples:\n  remora run -- ib_write_bw 127.0.0.1\n  remora run --address 10.0.0.1 -- rping -s -a 10.0.0.1\n  remora run --fault loss.toml --capture run.pcapng -- python3 my_pyverbs.py\n\nThe program ends as it would without Remora: signals and exit status are passed on. The variables that are set are listed in docs/reference/environment.md."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// Port of the device: auto uses shared-memory links to programs of this host and UDP to all others;
     /// udp and shm use only that one; xdp:IF uses the interface IF alone.
     #[arg(long, default_value = "auto", value_name = "auto|udp|shm|xdp:IF")]
@@ -86,7 +86,7 @@ impl PortChoice {
 }
 
 /// Runs `remora run`.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let Some((program, words)) = args.program.split_first() else {
         bail!("no program given; usage: remora run [OPTIONS] -- PROGRAM [ARGS]")
     };

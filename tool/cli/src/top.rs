@@ -24,7 +24,7 @@ use remora_options::escape::shown;
 #[command(
     after_help = "Examples:\n  remora serve kv --metrics 127.0.0.1:9464 &\n  remora top 127.0.0.1:9464\n  remora top 127.0.0.1:9464 --once\n\nKeys: q or Ctrl-C ends, z hides counters that do not move."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// Metrics endpoint of the server (HOST:PORT).
     #[arg(default_value = "127.0.0.1:9464")]
     address: String,
@@ -37,7 +37,7 @@ pub struct Args {
 }
 
 /// Runs `remora top`.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     if !(args.once || io::stdout().is_terminal() && io::stdin().is_terminal()) {
         bail!("the live display needs a terminal: use --once to print the counters as text");
     }

@@ -16,7 +16,7 @@ const INTERPRETER: u32 = 3;
 const OTHER_RIGHTS: u32 = 0o6000;
 
 /// Returns the reason why the program will find no Remora device, or `None` if no reason is known.
-pub fn reason(program: &OsStr) -> Option<String> {
+pub(crate) fn reason(program: &OsStr) -> Option<String> {
     let path = found(program, &std::env::var_os("PATH").unwrap_or_default())?;
     let file = File::open(&path).ok()?;
     let metadata = file.metadata().ok()?;

@@ -17,7 +17,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Installs the global log subscriber. The level comes from `RUST_LOG` and is `warn` by default.
-pub fn begin() {
+pub(crate) fn begin() {
     let (levels, refused) = levels(std::env::var("RUST_LOG").ok().as_deref());
     let events =
         tracing_subscriber::fmt::layer().event_format(Limited::new(coloured())).with_writer(std::io::stderr);

@@ -5,7 +5,7 @@ use crate::sibling;
 
 /// Returns the version, the commit that was built, and the programs whose commands are installed.
 /// `scripts/build` names the commit; a plain `cargo build` names none.
-pub fn text() -> &'static str {
+pub(crate) fn text() -> &'static str {
     let installed = Program::ALL.into_iter().filter(|program| matches!(sibling::find(*program), Ok(Some(_))));
     let programs: Vec<&str> = installed.map(Program::file).collect();
     let text = format!(

@@ -12,7 +12,7 @@ use remora_scenario::units::Size;
 
 /// An argument of `--capture`: `NODE:PORT` or `NODE:PORT=FILE`.
 #[derive(Clone, Debug)]
-pub struct CaptureArg {
+pub(crate) struct CaptureArg {
     pub port: PortName,
     file: Option<PathBuf>,
 }
@@ -40,7 +40,7 @@ struct Capture {
 }
 
 /// All captures of a run.
-pub struct Captures {
+pub(crate) struct Captures {
     list: Vec<Capture>,
     limit: Size,
 }
@@ -48,7 +48,7 @@ pub struct Captures {
 impl Captures {
     /// Creates the files. A capture without a file name is created in `folder`, or in the working directory
     /// if that is `None`.
-    pub fn create(asked: &[CaptureArg], folder: Option<&Path>, limit: Size) -> Result<Captures> {
+    pub(crate) fn create(asked: &[CaptureArg], folder: Option<&Path>, limit: Size) -> Result<Captures> {
         let mut list: Vec<Capture> = Vec::new();
         for CaptureArg { port, file } in asked {
             let own = format!("{}-{}.pcapng", port.node, port.port);
@@ -71,7 +71,7 @@ impl Captures {
     ///
     /// # Errors
     /// Fails if the file cannot be written. The capture then ends.
-    pub fn add(&mut self, number: usize, frame: &Frame<'_>) -> Result<(), (PathBuf, io::Error)> {
+    pub(crate) fn add(&mut self, number: usize, frame: &Frame<'_>) -> Result<(), (PathBuf, io::Error)> {
         let Capture { port, path, file: place, missing } = &mut self.list[number];
         let Some(file) = place else { return Ok(()) };
         let len = match frame.bytes {
@@ -98,7 +98,7 @@ impl Captures {
     }
 
     /// Writes all buffered frames to the files.
-    pub fn flush(&mut self) -> Result<()> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         for Capture { path, file, .. } in &mut self.list {
             file.as_mut().map_or(Ok(()), FrameFile::flush).with_context(|| cannot_write(path))?;
         }
@@ -106,7 +106,7 @@ impl Captures {
     }
 
     /// Completes the files and prints their names.
-    pub fn end(&mut self) -> Result<()> {
+    pub(crate) fn end(&mut self) -> Result<()> {
         for Capture { port, path, file, missing } in &mut self.list {
             let Some(file) = file.take() else { continue };
             let frames = file.frames();

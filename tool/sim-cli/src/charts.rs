@@ -5,7 +5,7 @@ use remora_plot::{Line, Plot};
 use super::summary::quantile;
 
 /// The flows of one run.
-pub struct Series {
+pub(crate) struct Series {
     /// Name in the legend.
     pub name: String,
     /// Size in bytes and slowdown of each flow.
@@ -22,7 +22,7 @@ const WRITTEN: [(i32, u32); 3] = [(0, 1), (12, 2), (28, 5)];
 
 /// Returns a chart of the median and the 99th percentile of the slowdown, for groups of flows by size. The
 /// groups are the same for all runs.
-pub fn by_size(all: &[Series]) -> Plot<'static> {
+pub(crate) fn by_size(all: &[Series]) -> Plot<'static> {
     let bounds = bounds(all.iter().flat_map(|series| series.flows.iter().map(|(size, _)| *size)).collect());
     let slowdown_quantile = |series: &Series, group: usize, part: f64| {
         let below = group.checked_sub(1).map_or(0, |before| bounds[before]);
@@ -46,7 +46,7 @@ pub fn by_size(all: &[Series]) -> Plot<'static> {
 }
 
 /// Returns a chart of the share of flows up to each slowdown.
-pub fn distribution(all: &[Series]) -> Plot<'static> {
+pub(crate) fn distribution(all: &[Series]) -> Plot<'static> {
     let slowdowns = || all.iter().flat_map(|series| series.flows.iter().map(|(_, slowdown)| *slowdown));
     let step = |slowdown: f64| (slowdown.log10() * f64::from(STEPS)).ceil() as i32;
     let first = slowdowns().map(|slowdown| step(slowdown) - 1).fold(0, i32::min).max(-STEPS);

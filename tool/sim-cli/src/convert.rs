@@ -14,13 +14,13 @@ use super::{ScenarioArgs, load};
 #[command(
     after_help = "Examples:\n  remora sim convert config.txt > scenario.toml\n  remora sim check scenario.toml"
 )]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     scenario: ScenarioArgs,
 }
 
 /// Writes the scenario as TOML to standard output, and warnings about its files to standard error.
-pub fn convert(args: &Args) -> Result<()> {
+pub(crate) fn convert(args: &Args) -> Result<()> {
     let loaded = load::load(&args.scenario)?;
     loaded.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     let text = own::to_toml(&loaded.scenario).map_err(anyhow::Error::msg)?;
@@ -30,7 +30,7 @@ pub fn convert(args: &Args) -> Result<()> {
 }
 
 /// Creates everything that a run needs, and then prints the size of the scenario.
-pub fn check(args: &Args) -> Result<()> {
+pub(crate) fn check(args: &Args) -> Result<()> {
     let loaded = load::load(&args.scenario)?;
     loaded.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     let run = Run::new(&loaded.scenario).map_err(anyhow::Error::msg)?;

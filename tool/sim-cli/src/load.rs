@@ -13,13 +13,13 @@ use remora_scenario::{FILE_MAX, Scenario, Source, Warning};
 use super::ScenarioArgs;
 
 /// A scenario and the warnings about its files.
-pub struct Loaded {
+pub(crate) struct Loaded {
     pub scenario: Scenario,
     pub warnings: Vec<Warning>,
 }
 
 /// Loads the scenario that the arguments select.
-pub fn load(args: &ScenarioArgs) -> Result<Loaded> {
+pub(crate) fn load(args: &ScenarioArgs) -> Result<Loaded> {
     let path = args.scenario.as_deref().context("no scenario given: name a file")?;
     let text = read(path)?;
     let name = path.display().to_string();
@@ -77,7 +77,7 @@ fn replay(scenario: &mut Scenario, path: &Path, run: u32) -> Result<()> {
 ///
 /// # Errors
 /// Fails if the file cannot be read, is too long, or is in UTF-16.
-pub fn read(path: &Path) -> Result<String> {
+pub(crate) fn read(path: &Path) -> Result<String> {
     let name = path.display();
     let len = std::fs::metadata(path).with_context(|| format!("cannot read {name}"))?.len();
     if len > FILE_MAX as u64 {
@@ -92,7 +92,7 @@ pub fn read(path: &Path) -> Result<String> {
 
 /// Finds the file `name` that the file `by` refers to: in the working directory, in the folder of `by`, or
 /// in the folder above that.
-pub fn find(by: &Path, name: &str) -> Result<PathBuf> {
+pub(crate) fn find(by: &Path, name: &str) -> Result<PathBuf> {
     let folder = by.parent().unwrap_or(Path::new(""));
     let above = folder.parent().map(|above| above.join(name));
     let places = [Some(PathBuf::from(name)), Some(folder.join(name)), above];

@@ -22,7 +22,7 @@ use super::summary::Summary;
 const HEAD: &str = "id,src,dst,bytes,start_ps,fct_ps,alone_ps,slowdown,status\n";
 
 /// The output files of a run.
-pub struct Outputs {
+pub(crate) struct Outputs {
     flows: Option<BufWriter<File>>,
     /// File of completed flows in the format of another simulator, if the scenario requests one.
     foreign: Option<(BufWriter<File>, OutputFormat)>,
@@ -34,7 +34,7 @@ pub struct Outputs {
 
 impl Outputs {
     /// Creates the folder and its files.
-    pub fn create(folder: Option<&Path>, scenario: &Scenario, json: bool) -> Result<Outputs> {
+    pub(crate) fn create(folder: Option<&Path>, scenario: &Scenario, json: bool) -> Result<Outputs> {
         let Some(folder) = folder else {
             return Ok(Outputs { flows: None, foreign: None, folder: None, json, _lock: None });
         };
@@ -68,7 +68,7 @@ impl Outputs {
     }
 
     /// Writes a completed flow to all outputs.
-    pub fn flow(&mut self, row: &Row) -> Result<()> {
+    pub(crate) fn flow(&mut self, row: &Row) -> Result<()> {
         if let Some(flows) = &mut self.flows {
             flows.write_all(line(row).as_bytes())?;
             flows.flush()?;
@@ -84,7 +84,7 @@ impl Outputs {
     }
 
     /// Writes the unfinished flows and then the summary, which is the last file of a run.
-    pub fn end(&mut self, run: &Run, summary: &Summary) -> Result<()> {
+    pub(crate) fn end(&mut self, run: &Run, summary: &Summary) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let mut text = String::from("id,src,dst,bytes,start_ps,done_bytes\n");
         for open in run.unfinished() {

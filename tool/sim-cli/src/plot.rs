@@ -18,7 +18,7 @@ use super::sweep::TABLE;
 #[command(
     after_help = "Examples:\n  remora sim plot irn\n  remora sim plot irn roce --out irn-and-roce.svg\n  remora sim plot report/latest/load --axis workload.0.traffic.load\n\nRuns are drawn into one file: slowdown by size, and its CDF. A sweep is drawn over one axis with a line for each\ncombination of the others, seeds averaged."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// Folders of runs, or the folder of one sweep
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
@@ -34,7 +34,7 @@ pub struct Args {
 }
 
 /// Draws the results and prints the name of the file.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let path = args.out.clone().unwrap_or_else(|| args.folders[0].join("plot.svg"));
     let sweeps = args.folders.iter().filter(|folder| folder.join(TABLE).is_file()).count();
     match (sweeps, &args.axis) {

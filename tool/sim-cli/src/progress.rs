@@ -14,7 +14,7 @@ use super::summary::Summary;
 const OFTEN: Duration = Duration::from_millis(250);
 
 /// The progress display of a run.
-pub struct Display {
+pub(crate) struct Display {
     bar: Option<ProgressBar>,
     json: bool,
     started: Instant,
@@ -23,7 +23,7 @@ pub struct Display {
 
 impl Display {
     /// Creates a display for a run with this number of flows.
-    pub fn new(json: bool, flows: usize) -> Result<Display> {
+    pub(crate) fn new(json: bool, flows: usize) -> Result<Display> {
         let template = "{spinner} {wide_bar} {pos}/{len} flows {msg} {elapsed}, {eta} left";
         let bar = (!json && std::io::stderr().is_terminal())
             .then(|| {
@@ -37,7 +37,7 @@ impl Display {
     }
 
     /// Updates the display if the last update is old enough.
-    pub fn show(&mut self, progress: &Progress, summary: &Summary) -> Result<()> {
+    pub(crate) fn show(&mut self, progress: &Progress, summary: &Summary) -> Result<()> {
         if self.shown.elapsed() < OFTEN {
             return Ok(());
         }
@@ -64,14 +64,14 @@ impl Display {
     }
 
     /// Removes the bar at the end of the run.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 
     /// Returns the real time since the start of the run.
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 }

@@ -22,11 +22,11 @@ struct Files {
 
 /// A handle of the recorded files, shared by the simulation and the code that ends it.
 #[derive(Clone)]
-pub struct Recorded(Arc<Mutex<Files>>);
+pub(crate) struct Recorded(Arc<Mutex<Files>>);
 
 impl Recorded {
     /// Creates the captures and, if `folder` is given, the files of the scenario's outputs.
-    pub fn create(
+    pub(crate) fn create(
         scenario: &Scenario,
         folder: Option<&Path>,
         captures: &[CaptureArg],
@@ -49,12 +49,12 @@ impl Recorded {
     }
 
     /// Returns the outputs that have a file.
-    pub fn outputs(&self) -> Vec<Output> {
+    pub(crate) fn outputs(&self) -> Vec<Output> {
         self.files().outputs.keys().copied().collect()
     }
 
     /// Writes all buffered data to the files.
-    pub fn flush(&self) -> Result<()> {
+    pub(crate) fn flush(&self) -> Result<()> {
         let mut files = self.files();
         if let Some((path, error)) = files.failed.take() {
             return Err(error).with_context(|| cannot_write(&path));
@@ -66,7 +66,7 @@ impl Recorded {
     }
 
     /// Completes the files and prints the names of the captures.
-    pub fn end(&self) -> Result<()> {
+    pub(crate) fn end(&self) -> Result<()> {
         self.flush()?;
         self.files().captures.end()
     }

@@ -25,7 +25,7 @@ const STEP: u64 = 20_000_000;
 /// Options that select a scenario and the places of its results.
 #[derive(clap::Args)]
 #[group(skip)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     scenario: ScenarioArgs,
 
@@ -57,7 +57,7 @@ pub struct Args {
 }
 
 /// Runs the scenario. Exits with status 3 if flows did not finish or a watcher found something.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     if args.end_with_parent {
         ending::end_with_parent()?;
     }

@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 /// Name of the file that is written last. If it exists, all other files of the run are complete.
-pub const SUMMARY: &str = "summary.json";
+pub(crate) const SUMMARY: &str = "summary.json";
 
 /// Numbers of a summary that tables of several runs contain.
-pub const NUMBERS: [&str; 12] = [
+pub(crate) const NUMBERS: [&str; 12] = [
     "flows",
     "flows_unfinished",
     "flows_failed",
@@ -25,14 +25,14 @@ pub const NUMBERS: [&str; 12] = [
 ];
 
 /// The summary of an earlier run.
-pub struct Saved(Value);
+pub(crate) struct Saved(Value);
 
 impl Saved {
     /// Reads the summary of the run in this folder.
     ///
     /// # Errors
     /// Fails if the file does not exist or is not a summary.
-    pub fn read(folder: &Path) -> Result<Saved> {
+    pub(crate) fn read(folder: &Path) -> Result<Saved> {
         let path = folder.join(SUMMARY);
         let text = std::fs::read_to_string(&path).with_context(|| {
             format!(
@@ -50,23 +50,23 @@ impl Saved {
     }
 
     /// Returns whether the run continued to its end, without an interruption.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.0["interrupted"] == Value::Bool(false)
     }
 
     /// Returns whether all flows finished and nothing was found.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         let nothing = self.0["findings"].as_array().is_some_and(Vec::is_empty);
         nothing && self.number("flows_unfinished") == 0.0 && self.number("flows_failed") == 0.0
     }
 
     /// Returns one of [`NUMBERS`], or NaN if the summary does not contain it.
-    pub fn number(&self, name: &str) -> f64 {
+    pub(crate) fn number(&self, name: &str) -> f64 {
         self.0[name].as_f64().unwrap_or(f64::NAN)
     }
 
     /// Returns the results in one line of text.
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let [mean, p50, p99] = ["mean", "p50", "p99"].map(|name| self.number(&format!("slowdown_{name}")));
         let left = match self.is_complete() {
             true => "",

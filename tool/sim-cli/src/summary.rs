@@ -13,7 +13,7 @@ const SHOWN: usize = 10;
 
 /// The completed flows and the findings of a run.
 #[derive(Default)]
-pub struct Summary {
+pub(crate) struct Summary {
     slowdowns: Vec<f64>,
     fct_us: Vec<f64>,
     failed: usize,
@@ -25,20 +25,20 @@ pub struct Summary {
 
 impl Summary {
     /// Adds a completed flow.
-    pub fn add(&mut self, row: &Row) {
+    pub(crate) fn add(&mut self, row: &Row) {
         self.slowdowns.push(row.slowdown());
         self.fct_us.push(row.fct as f64 / 1e6);
         self.failed += usize::from(row.status != remora_scenario::run::Status::Success);
     }
 
     /// Returns the quantile of the slowdowns for `part`, between 0 and 1, or 0 if no flow has finished.
-    pub fn slowdown(&self, part: f64) -> f64 {
+    pub(crate) fn slowdown(&self, part: f64) -> f64 {
         quantile(&self.slowdowns, part).unwrap_or(0.0)
     }
 
     /// Takes over the findings and unfinished flows at the end of a run. Returns whether all flows finished
     /// and nothing was found.
-    pub fn close(&mut self, run: &mut Run, interrupted: bool) -> bool {
+    pub(crate) fn close(&mut self, run: &mut Run, interrupted: bool) -> bool {
         let (findings, more) = run.findings();
         self.findings = findings.iter().map(ToString::to_string).collect();
         (self.more, self.interrupted) = (more, interrupted);
@@ -55,7 +55,7 @@ impl Summary {
     }
 
     /// Returns the summary as a JSON object.
-    pub fn object(&self, run: &Run) -> Value {
+    pub(crate) fn object(&self, run: &Run) -> Value {
         let totals = run.totals();
         let balance = run.simulation().network().balance();
         json!({
@@ -103,7 +103,7 @@ impl Summary {
     }
 
     /// Prints the summary as text, or as one line of JSON.
-    pub fn print(&self, run: &Run, json: bool, elapsed: Duration) -> Result<()> {
+    pub(crate) fn print(&self, run: &Run, json: bool, elapsed: Duration) -> Result<()> {
         // A reader that closes the pipe early is not an error.
         let mut out = std::io::stdout().lock();
         if json {
@@ -160,7 +160,7 @@ fn mean(values: &[f64]) -> Option<f64> {
 
 /// Returns the quantile for `part`, between 0 and 1, with linear interpolation. `None` if there are no
 /// values.
-pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
+pub(crate) fn quantile(values: &[f64], part: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let last = sorted.len().checked_sub(1)?;

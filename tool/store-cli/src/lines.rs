@@ -15,14 +15,14 @@ const LONGEST: u64 = 8 << 20;
 
 /// A line without its line end. An error of kind `InvalidData` concerns this line only; any other error
 /// ends the input.
-pub type Line = Result<Vec<u8>>;
+pub(crate) type Line = Result<Vec<u8>>;
 
 /// Returns a channel with the lines of standard input. A separate thread reads them, so that the caller can
 /// do other work while no line is available.
 ///
 /// # Errors
 /// Fails if the thread cannot be started.
-pub fn of_input() -> anyhow::Result<Receiver<Line>> {
+pub(crate) fn of_input() -> anyhow::Result<Receiver<Line>> {
     let (sender, lines) = sync_channel(READ_AHEAD);
     let read = move || {
         let mut input = std::io::stdin().lock();

@@ -31,7 +31,7 @@ pub(super) struct Address {
 
 impl Address {
     /// Takes the socket name of an address, which no other broker can then have.
-    pub fn new(local: SocketAddr) -> Result<Address, BrokerError> {
+    pub(crate) fn new(local: SocketAddr) -> Result<Address, BrokerError> {
         remora_port::address::single(local.ip()).map_err(|why| BrokerError::Port(why.to_string()))?;
         remora_port::address::zoned(local).map_err(|why| BrokerError::Port(why.to_string()))?;
         let listener =
@@ -45,7 +45,7 @@ impl Address {
     }
 
     /// Updates the state of the address's interface.
-    pub fn look(&mut self, interfaces: &Interfaces) {
+    pub(crate) fn look(&mut self, interfaces: &Interfaces) {
         let interface = interfaces.of(self.local).map(str::to_owned);
         self.index = interface.as_ref().map(|name| interfaces.index(name));
         self.interface = interface.or(self.interface.take());
@@ -53,12 +53,12 @@ impl Address {
     }
 
     /// The address's entry of the GID table, while an interface has the address.
-    pub fn gid(&self) -> Option<GidEntry> {
+    pub(crate) fn gid(&self) -> Option<GidEntry> {
         self.index.map(|interface| GidEntry { ip: self.local.ip(), interface })
     }
 
     /// Binds the first socket, which receives the frames of all ranges, if it is not bound.
-    pub fn begin(&mut self, steered: SteeredBy) -> Result<&mut ReuseportGroup, BrokerError> {
+    pub(crate) fn begin(&mut self, steered: SteeredBy) -> Result<&mut ReuseportGroup, BrokerError> {
         let group = match self.group.take() {
             Some(bound) => bound,
             None => ReuseportGroup::begin(self.local, steered, &Options::default())

@@ -71,7 +71,7 @@ pub(super) struct CmAgent {
 }
 
 impl CmAgent {
-    pub fn new() -> CmAgent {
+    pub(crate) fn new() -> CmAgent {
         // Peers distinguish managers by their GUID, and messages of an earlier manager by its first id, so
         // both are random.
         let random = || RandomState::new().hash_one(std::process::id());
@@ -91,12 +91,12 @@ impl CmAgent {
     }
 
     /// The present time on the clock of the state machines.
-    pub fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         Instant(self.started.elapsed().as_nanos() as u64)
     }
 
     /// The ports of a port space.
-    pub fn ports(&mut self, space: PortSpace) -> &mut PortTable {
+    pub(crate) fn ports(&mut self, space: PortSpace) -> &mut PortTable {
         &mut self.ports[match space {
             PortSpace::Udp => 1,
             PortSpace::Ib => 2,
@@ -105,14 +105,14 @@ impl CmAgent {
     }
 
     /// The time until the next deadline. `None` if no timer runs.
-    pub fn rest(&self) -> Option<std::time::Duration> {
+    pub(crate) fn rest(&self) -> Option<std::time::Duration> {
         let deadline = self.cm.next_deadline().min(self.early.next_deadline());
         let left = || deadline.0.saturating_sub(self.now().0);
         (deadline < Instant::NEVER).then(|| std::time::Duration::from_nanos(left()))
     }
 
     /// Creates an id of a program and returns its number. `None` if there are as many ids as are allowed.
-    pub fn create_id(&mut self, id: Id) -> Option<u64> {
+    pub(crate) fn create_id(&mut self, id: Id) -> Option<u64> {
         (self.ids.len() < IDS).then(|| {
             let number = self.next_id;
             self.next_id += 1;
@@ -127,51 +127,51 @@ impl CmAgent {
     }
 
     /// The number of all ids.
-    pub fn ids(&self) -> usize {
+    pub(crate) fn ids(&self) -> usize {
         self.ids.len()
     }
 
     /// The number of a user's ids.
-    pub fn ids_of_user(&self, uid: u32) -> usize {
+    pub(crate) fn ids_of_user(&self, uid: u32) -> usize {
         self.users.get(&uid).copied().unwrap_or(0)
     }
 
     /// The number of all event channels.
-    pub fn channels(&self) -> usize {
+    pub(crate) fn channels(&self) -> usize {
         self.channels.len()
     }
 
     /// The number of a program's event channels.
-    pub fn channels_of(&self, client: u32) -> usize {
+    pub(crate) fn channels_of(&self, client: u32) -> usize {
         self.channels.values().filter(|channel| channel.client == client).count()
     }
 
     /// Returns an id of a program. `None` if the program has no id with this number.
-    pub fn id(&self, client: u32, id: u64) -> Option<Id> {
+    pub(crate) fn id(&self, client: u32, id: u64) -> Option<Id> {
         self.ids.get(&id).copied().filter(|id| id.client == client)
     }
 
     /// Returns whether the id belongs to the port space of datagrams.
-    pub fn is_datagrams(&self, id: u64) -> bool {
+    pub(crate) fn is_datagrams(&self, id: u64) -> bool {
         self.ids.get(&id).is_some_and(|id| id.space == PortSpace::Udp)
     }
 
     /// Returns whether the id listens at the port that it is bound to.
-    pub fn is_listening(&mut self, id: u64, entry: Id) -> bool {
+    pub(crate) fn is_listening(&mut self, id: u64, entry: Id) -> bool {
         entry.bound.is_some_and(|bound| self.ports(entry.space).is_listening(id, bound.port))
     }
 
-    pub fn id_mut(&mut self, client: u32, id: u64) -> Option<&mut Id> {
+    pub(crate) fn id_mut(&mut self, client: u32, id: u64) -> Option<&mut Id> {
         self.ids.get_mut(&id).filter(|id| id.client == client)
     }
 
     /// The numbers of all ids of a program.
-    pub fn ids_of(&self, client: u32) -> Vec<u64> {
+    pub(crate) fn ids_of(&self, client: u32) -> Vec<u64> {
         self.ids.iter().filter(|(_, id)| id.client == client).map(|(number, _)| *number).collect()
     }
 
     /// Moves an id to another channel, including its events that wait for space.
-    pub fn migrate(&mut self, client: u32, id: u64, channel: u32) {
+    pub(crate) fn migrate(&mut self, client: u32, id: u64, channel: u32) {
         let Some(moves) = self.id_mut(client, id) else { return };
         let source = std::mem::replace(&mut moves.channel, channel);
         let waiting =
@@ -187,7 +187,7 @@ impl CmAgent {
     ///
     /// # Errors
     /// `Busy` if MADs must be transmitted first. Nothing has changed then.
-    pub fn destroy(&mut self, id: u64) -> Result<(), CmError> {
+    pub(crate) fn destroy(&mut self, id: u64) -> Result<(), CmError> {
         match self.cm.destroy(self.now(), id) {
             Ok(()) | Err(CmError::NoSuchHandle) => {}
             Err(error) => return Err(error),
@@ -209,7 +209,7 @@ impl CmAgent {
     }
 
     /// Registers a channel and returns its number. `None` if there are as many channels as are allowed.
-    pub fn add_channel(&mut self, channel: EventChannel) -> Option<u32> {
+    pub(crate) fn add_channel(&mut self, channel: EventChannel) -> Option<u32> {
         if self.channels.len() >= CHANNELS {
             return None;
         }
@@ -222,29 +222,29 @@ impl CmAgent {
         Some(number)
     }
 
-    pub fn channel(&mut self, number: u32) -> Option<&mut EventChannel> {
+    pub(crate) fn channel(&mut self, number: u32) -> Option<&mut EventChannel> {
         self.channels.get_mut(&number)
     }
 
     /// Closes a channel. Further events of its ids are lost.
-    pub fn remove_channel(&mut self, number: u32) {
+    pub(crate) fn remove_channel(&mut self, number: u32) {
         self.channels.remove(&number);
     }
 
     /// Closes all channels of a program.
-    pub fn remove_channels_of(&mut self, client: u32) {
+    pub(crate) fn remove_channels_of(&mut self, client: u32) {
         self.channels.retain(|_, channel| channel.client != client);
     }
 
     /// Keeps a request for a service that no id offers yet. Returns false if the MAD is no such request, or
     /// if too many are kept.
-    pub fn hold(&mut self, now: Instant, path: MadPath, mad: &[u8]) -> bool {
+    pub(crate) fn hold(&mut self, now: Instant, path: MadPath, mad: &[u8]) -> bool {
         self.early.hold(now, path, mad, &self.cm)
     }
 
     /// Processes the next kept request that is offered now or has waited long enough. Returns false if there
     /// is none.
-    pub fn receive_early(&mut self, now: Instant) -> bool {
+    pub(crate) fn receive_early(&mut self, now: Instant) -> bool {
         let is_offered = |service, gids| self.cm.is_offered(service, gids);
         let Some((path, mad)) = self.early.next_ready(now, is_offered) else { return false };
         self.receive(now, path, &mad[..]);
@@ -252,7 +252,7 @@ impl CmAgent {
     }
 
     /// Processes a MAD that arrived at one of the broker's addresses.
-    pub fn receive(&mut self, now: Instant, path: MadPath, mad: &[u8]) {
+    pub(crate) fn receive(&mut self, now: Instant, path: MadPath, mad: &[u8]) {
         let fresh = self.next_id;
         if self.cm.receive(now, path, mad, fresh) {
             self.next_id += 1;
@@ -261,7 +261,7 @@ impl CmAgent {
 
     /// Puts an event of the state machines into the channel of its id. On an error, the program with this
     /// connection number does not read its events.
-    pub fn tell(&mut self, event: &CmEvent) -> Result<(), u32> {
+    pub(crate) fn tell(&mut self, event: &CmEvent) -> Result<(), u32> {
         let message = match &event.kind {
             EventKind::ConnectRequest(request) => {
                 let remora_cm::ConnectRequest { listener, gids, service_id, ip, service, param } = *request;
@@ -290,7 +290,7 @@ impl CmAgent {
 
     /// Puts an event into the channel of its id. `None` if there is no such id, or its channel is closed.
     /// `Some(Err)` if the program with this connection number does not read its events.
-    pub fn put(&mut self, event: &IdEvent) -> Option<Result<(), u32>> {
+    pub(crate) fn put(&mut self, event: &IdEvent) -> Option<Result<(), u32>> {
         let Id { client, channel, .. } = *self.ids.get(&event.id)?;
         let put = self.channels.get_mut(&channel)?.put(event.emit());
         Some(put.map_err(|Full| client))
@@ -327,7 +327,7 @@ impl CmAgent {
     }
 
     /// Writes the next MAD to be sent to `mad`, and returns its addresses. `None` if there is none.
-    pub fn transmit(&mut self, mad: &mut [u8; LEN]) -> Option<MadPath> {
+    pub(crate) fn transmit(&mut self, mad: &mut [u8; LEN]) -> Option<MadPath> {
         self.cm.transmit(mad)
     }
 }

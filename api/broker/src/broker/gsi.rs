@@ -23,12 +23,17 @@ pub(super) struct Gsi {
 }
 
 impl Gsi {
-    pub fn new() -> Gsi {
+    pub(crate) fn new() -> Gsi {
         Gsi { psn: 0, spans: Box::new(IdSpans::new()) }
     }
 
     /// Encodes a frame with a MAD. Its IPv4 identification is 0, as in the kernel's single datagrams.
-    pub fn seal(&mut self, source: Endpoint, destination: Endpoint, mad: &[u8; mad::LEN]) -> [u8; FRAME] {
+    pub(crate) fn seal(
+        &mut self,
+        source: Endpoint,
+        destination: Endpoint,
+        mad: &[u8; mad::LEN],
+    ) -> [u8; FRAME] {
         self.psn = self.psn.wrapping_add(1);
         let bth = bth::Repr::new(Opcode::UD_SEND_ONLY, GSI, Psn::new(self.psn & 0x00ff_ffff));
         let deth = Some(deth::Repr { qkey: mad::QKEY, src_qp: GSI });
@@ -46,7 +51,12 @@ impl Gsi {
     /// The socket does not report the IPv4 identification, and a stranger may use any. Of its ICRC, 16 bits
     /// can therefore be checked. Lengths, keys and ids must be right as well, and a MAD that is lost is
     /// repeated.
-    pub fn open<'a>(&mut self, source: Endpoint, destination: Endpoint, frame: &'a [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn open<'a>(
+        &mut self,
+        source: Endpoint,
+        destination: Endpoint,
+        frame: &'a [u8],
+    ) -> Option<&'a [u8]> {
         let view = View::new(frame).ok()?;
         let deth = view.deth()?;
         let fits = view.bth.opcode == Opcode::UD_SEND_ONLY

@@ -20,7 +20,7 @@ pub(super) struct Notices(OwnedFd);
 
 impl Notices {
     /// Opens the socket. Returns `None` if the system refuses; programs then get no events of the port.
-    pub fn open() -> Option<Notices> {
+    pub(crate) fn open() -> Option<Notices> {
         let opened = open();
         opened
             .inspect_err(|errno| tracing::warn!("no interface is watched: the system refuses ({errno})"))
@@ -28,7 +28,7 @@ impl Notices {
     }
 
     /// Reads and discards the waiting notices.
-    pub fn take(&self) {
+    pub(crate) fn take(&self) {
         let mut notice = [0; 64];
         for _ in 0..TURN {
             // `NOBUFS` reports that notices were lost, which does no harm.

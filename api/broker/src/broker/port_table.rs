@@ -44,14 +44,14 @@ pub(super) struct PortTable {
 
 impl PortTable {
     /// Creates an empty table. `start` should be random, because it determines the first ephemeral port.
-    pub fn new(start: u64) -> PortTable {
+    pub(crate) fn new(start: u64) -> PortTable {
         let count = u64::from(EPHEMERAL.end - EPHEMERAL.start);
         PortTable { by_port: BTreeMap::new(), next: EPHEMERAL.start + (start % count) as u16 }
     }
 
     /// Binds an id to a port of an address (`None`: of all addresses), or with port 0 to a port that no id
     /// has. Returns the port.
-    pub fn bind(
+    pub(crate) fn bind(
         &mut self,
         id: u64,
         address: Option<ZonedAddress>,
@@ -76,7 +76,7 @@ impl PortTable {
     }
 
     /// Makes the id listen, for which no other id may share its port.
-    pub fn listen(&mut self, id: u64, port: u16) -> Result<(), PortTaken> {
+    pub(crate) fn listen(&mut self, id: u64, port: u16) -> Result<(), PortTaken> {
         let bindings = self.by_port.get_mut(&port).ok_or(PortTaken)?;
         let index = bindings.iter().position(|binding| binding.id == id).ok_or(PortTaken)?;
         let listening = Binding { listens: true, ..bindings[index] };
@@ -88,13 +88,13 @@ impl PortTable {
     }
 
     /// Returns whether the id listens at this port.
-    pub fn is_listening(&self, id: u64, port: u16) -> bool {
+    pub(crate) fn is_listening(&self, id: u64, port: u16) -> bool {
         let there = self.by_port.get(&port).map_or(&[][..], Vec::as_slice);
         there.iter().any(|binding| binding.id == id && binding.listens)
     }
 
     /// Frees the id's port.
-    pub fn release(&mut self, id: u64, port: u16) {
+    pub(crate) fn release(&mut self, id: u64, port: u16) {
         if let Some(bindings) = self.by_port.get_mut(&port) {
             bindings.retain(|binding| binding.id != id);
             if bindings.is_empty() {

@@ -66,19 +66,19 @@ pub(super) struct Client {
 
 impl Client {
     /// The program's share of this address.
-    pub fn share(&self, address: usize) -> Option<&Share> {
+    pub(crate) fn share(&self, address: usize) -> Option<&Share> {
         self.shares.iter().find(|share| share.address == address)
     }
 
     /// The share by which the program receives frames for this address: its share of the address, or its
     /// first share if it has every address.
-    pub fn way(&self, address: usize) -> Option<&Share> {
+    pub(crate) fn way(&self, address: usize) -> Option<&Share> {
         let other = || self.shares.first().filter(|_| self.every_address);
         self.share(address).or_else(other)
     }
 
     /// Returns whether the broker must keep running for this connection although it has no range.
-    pub fn stays(&self) -> bool {
+    pub(crate) fn stays(&self) -> bool {
         self.connects || self.reads.is_some()
     }
 
@@ -103,7 +103,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub fn new() -> Clients {
+    pub(crate) fn new() -> Clients {
         Clients {
             by_number: BTreeMap::new(),
             ranges: [None; PROGRAMS + 1],
@@ -113,17 +113,17 @@ impl Clients {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_number.len()
     }
 
     /// The number of programs that have a range.
-    pub fn programs(&self) -> usize {
+    pub(crate) fn programs(&self) -> usize {
         self.ranges.iter().flatten().count()
     }
 
     /// Adds a connection and returns its number.
-    pub fn add(&mut self, client: Client) -> u32 {
+    pub(crate) fn add(&mut self, client: Client) -> u32 {
         while self.by_number.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
@@ -134,46 +134,46 @@ impl Clients {
     }
 
     /// The numbers of all connections.
-    pub fn numbers(&self) -> Vec<u32> {
+    pub(crate) fn numbers(&self) -> Vec<u32> {
         self.by_number.keys().copied().collect()
     }
 
-    pub fn get(&self, number: u32) -> Option<&Client> {
+    pub(crate) fn get(&self, number: u32) -> Option<&Client> {
         self.by_number.get(&number)
     }
 
-    pub fn get_mut(&mut self, number: u32) -> Option<&mut Client> {
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Client> {
         self.by_number.get_mut(&number)
     }
 
     /// Returns whether any connection satisfies `is`.
-    pub fn any(&self, is: impl Fn(&Client) -> bool) -> bool {
+    pub(crate) fn any(&self, is: impl Fn(&Client) -> bool) -> bool {
         self.by_number.values().any(is)
     }
 
     /// The number of programs that use the communication manager.
-    pub fn connecting(&self) -> usize {
+    pub(crate) fn connecting(&self) -> usize {
         self.by_number.values().filter(|client| client.connects).count()
     }
 
     /// Returns whether any program uses the communication manager or reads the device's paths.
-    pub fn any_stays(&self) -> bool {
+    pub(crate) fn any_stays(&self) -> bool {
         self.any(Client::stays)
     }
 
     /// The program that has this range, with its connection number.
-    pub fn of_range(&self, range: u8) -> Option<(u32, &Client)> {
+    pub(crate) fn of_range(&self, range: u8) -> Option<(u32, &Client)> {
         let number = (*self.ranges.get(usize::from(range))?)?;
         self.by_number.get(&number).map(|client| (number, client))
     }
 
     /// The oldest connection that has not sent a first message.
-    pub fn silent(&self) -> Option<(u32, Instant)> {
+    pub(crate) fn silent(&self) -> Option<(u32, Instant)> {
         Clients::oldest_silent(self.by_number.iter())
     }
 
     /// The oldest connection of a user that has not sent a first message.
-    pub fn silent_of(&self, uid: u32) -> Option<(u32, Instant)> {
+    pub(crate) fn silent_of(&self, uid: u32) -> Option<(u32, Instant)> {
         Clients::oldest_silent(self.by_number.iter().filter(|(_, client)| client.uid == uid))
     }
 
@@ -183,7 +183,7 @@ impl Clients {
     }
 
     /// Lends a range to a connection that has none. `None` if all ranges are taken.
-    pub fn lend(&mut self, number: u32) -> Option<u8> {
+    pub(crate) fn lend(&mut self, number: u32) -> Option<u8> {
         let client = self.by_number.get_mut(&number)?;
         let range = self.free.pop_front()?;
         client.range = Some(range);
@@ -193,7 +193,7 @@ impl Clients {
 
     /// Removes a connection, and adds its counters to the sums. Its range can be lent once it is [given
     /// back](Clients::give_back).
-    pub fn remove(&mut self, number: u32) -> Option<Client> {
+    pub(crate) fn remove(&mut self, number: u32) -> Option<Client> {
         let client = self.by_number.remove(&number)?;
         if let Some(range) = client.range {
             self.ranges[usize::from(range)] = None;
@@ -207,12 +207,12 @@ impl Clients {
     }
 
     /// Frees a range, which is then the last to be lent.
-    pub fn give_back(&mut self, range: u8) {
+    pub(crate) fn give_back(&mut self, range: u8) {
         self.free.push_back(range);
     }
 
     /// The connections of a user.
-    pub fn of_user(&self, uid: u32) -> impl Iterator<Item = (u32, &Client)> {
+    pub(crate) fn of_user(&self, uid: u32) -> impl Iterator<Item = (u32, &Client)> {
         self.by_number
             .iter()
             .filter(move |(_, client)| client.uid == uid)
@@ -220,19 +220,19 @@ impl Clients {
     }
 
     /// The users that have connections, in ascending order.
-    pub fn users(&self) -> BTreeSet<u32> {
+    pub(crate) fn users(&self) -> BTreeSet<u32> {
         self.by_number.values().map(|client| client.uid).collect()
     }
 
     /// The program that has range `first`, or the next higher range that is lent.
-    pub fn facts(&self, first: u16) -> Option<ProgramFacts> {
+    pub(crate) fn facts(&self, first: u16) -> Option<ProgramFacts> {
         let mut ranges = (1..=PROGRAMS as u8).skip_while(|range| u16::from(*range) < first);
         let range = ranges.find(|range| self.ranges[usize::from(*range)].is_some())?;
         self.of_range(range).map(|(_, client)| client.facts(range))
     }
 
     /// The sums of all counters that programs publish or published.
-    pub fn counters(&self) -> Vec<u64> {
+    pub(crate) fn counters(&self) -> Vec<u64> {
         let mut sums = self.dead.clone();
         self.by_number.values().for_each(|client| add(&mut sums, client));
         sums

@@ -113,7 +113,11 @@ pub(super) struct State {
 }
 
 impl State {
-    pub fn new(address: SocketAddr, options: &Options, stop: Arc<Signal<()>>) -> Result<State, BrokerError> {
+    pub(crate) fn new(
+        address: SocketAddr,
+        options: &Options,
+        stop: Arc<Signal<()>>,
+    ) -> Result<State, BrokerError> {
         let system = |resource| move |error: rustix::io::Errno| BrokerError::System(resource, error.into());
         let poll = epoll::create(CreateFlags::CLOEXEC).map_err(system("descriptor"))?;
         let mut state = State {
@@ -148,7 +152,7 @@ impl State {
     }
 
     /// Serves until it is told to stop, or until nothing was borrowed for long enough.
-    pub fn serve(&mut self) {
+    pub(crate) fn serve(&mut self) {
         let mut events = Vec::with_capacity(EVENTS);
         while let Some(wait) = self.wait() {
             events.clear();

@@ -12,7 +12,7 @@ pub(super) struct ZonedAddress {
 }
 
 impl ZonedAddress {
-    pub fn of(address: SocketAddr) -> ZonedAddress {
+    pub(crate) fn of(address: SocketAddr) -> ZonedAddress {
         let zone = match address {
             SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => v6.scope_id(),
             _ => 0,
@@ -21,12 +21,12 @@ impl ZonedAddress {
     }
 
     /// Returns whether the address is link-local without an interface, so that several hosts may have it.
-    pub fn is_ambiguous(self) -> bool {
+    pub(crate) fn is_ambiguous(self) -> bool {
         self.zone == 0 && is_link_local(self.address)
     }
 
     /// Returns the socket address with this port.
-    pub fn at(self, port: u16) -> SocketAddr {
+    pub(crate) fn at(self, port: u16) -> SocketAddr {
         match IpAddr::from(self.address) {
             IpAddr::V6(ip) if self.zone != 0 => SocketAddrV6::new(ip, port, 0, self.zone).into(),
             ip => SocketAddr::new(ip, port),

@@ -38,7 +38,7 @@ impl CopiedTree {
     ///
     /// # Errors
     /// The operating system refuses a folder, a file or a thread.
-    pub fn new(tree: OwnedFd) -> io::Result<CopiedTree> {
+    pub(crate) fn new(tree: OwnedFd) -> io::Result<CopiedTree> {
         let home = PrivateFolder::new(|_| true)?;
         let seen = signature(tree.as_fd())?;
         copy(tree.as_fd(), home.path())?;
@@ -55,7 +55,7 @@ impl CopiedTree {
     }
 
     /// The folder of the copy.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.home.path()
     }
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 use crate::{LONG, at, never, report, until};
 
 /// The version of the messages.
-pub const VERSION: u16 = 8;
+pub(crate) const VERSION: u16 = 8;
 
 /// The request for the sums of all counters.
-pub const COUNTERS: u8 = 10;
+pub(crate) const COUNTERS: u8 = 10;
 
 fn name(address: &str) -> String {
     format!("remora-broker/{address}:4791")

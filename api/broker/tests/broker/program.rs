@@ -20,7 +20,7 @@ const LISTEN: &str = "REMORA_TEST_LISTEN";
 const LEN: usize = 64 << 10;
 
 /// A running program.
-pub struct Program {
+pub(crate) struct Program {
     process: Process,
     /// The QPN range that was lent to the program.
     pub range: u8,
@@ -31,13 +31,13 @@ pub struct Program {
 impl Program {
     /// Starts a program on this address.
     #[track_caller]
-    pub fn start(address: &str) -> Program {
+    pub(crate) fn start(address: &str) -> Program {
         Program::of(crate::own::test(module_path!(), "a_program"), address)
     }
 
     /// Starts a program that listens at its device's address.
     #[track_caller]
-    pub fn start_at(address: &str) -> Program {
+    pub(crate) fn start_at(address: &str) -> Program {
         let mut command = crate::own::test(module_path!(), "a_program");
         command.env(LISTEN, address);
         Program::of(command, address)
@@ -45,7 +45,7 @@ impl Program {
 
     /// Starts a program as another user.
     #[track_caller]
-    pub fn of_user(uid: &str, address: &str) -> Program {
+    pub(crate) fn of_user(uid: &str, address: &str) -> Program {
         let own = crate::own::test(module_path!(), "a_program");
         let mut command = Command::new("setpriv");
         command.args(["--reuid", uid, "--regid", uid, "--clear-groups"]);
@@ -55,7 +55,7 @@ impl Program {
 
     /// Starts a program that has the address alone, with the broker as a thread.
     #[track_caller]
-    pub fn alone(address: &str) -> Program {
+    pub(crate) fn alone(address: &str) -> Program {
         let mut command = crate::own::test(module_path!(), "a_program");
         command.env(client::ALONE, "1");
         Program::of(command, address)
@@ -70,34 +70,34 @@ impl Program {
     }
 
     /// Sends a command.
-    pub fn tell(&mut self, line: &str) {
+    pub(crate) fn tell(&mut self, line: &str) {
         self.process.send(line);
     }
 
     /// Returns the rest of the program's next line that contains this word.
     #[track_caller]
-    pub fn hear(&mut self, word: &str) -> String {
+    pub(crate) fn hear(&mut self, word: &str) -> String {
         self.process.line_with(word)
     }
 
     /// Sends a command, and waits for the answer.
     #[track_caller]
-    pub fn ask(&mut self, line: &str) -> String {
+    pub(crate) fn ask(&mut self, line: &str) -> String {
         self.tell(line);
         self.hear(&format!("{}: ", line.split(' ').next().unwrap()))
     }
 
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
 
     /// Waits until the program ends by itself.
     #[track_caller]
-    pub fn end(mut self) {
+    pub(crate) fn end(mut self) {
         self.tell("end");
         self.process.end();
     }

@@ -12,7 +12,7 @@ use crate::{at, never, report, until};
 
 /// Two programs write and read each other's memory on this address.
 #[track_caller]
-pub fn two_programs_work(address: &str, options: &Options) -> remora_broker::Tally {
+pub(crate) fn two_programs_work(address: &str, options: &Options) -> remora_broker::Tally {
     let broker = Broker::open(at(address), options).unwrap();
     let mut one = Program::start(address);
     let mut other = Program::start(address);

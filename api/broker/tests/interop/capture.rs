@@ -15,7 +15,7 @@ use crate::LIMIT;
 use crate::network::{GUEST, TAP};
 
 /// A capture of all frames of the tap.
-pub struct Capture {
+pub(crate) struct Capture {
     dumpcap: Child,
     stderr: BufReader<ChildStderr>,
     file: PathBuf,
@@ -24,7 +24,7 @@ pub struct Capture {
 impl Capture {
     /// Begins a capture, which records when this returns.
     #[track_caller]
-    pub fn begin(wire: &Namespace, name: &str) -> Capture {
+    pub(crate) fn begin(wire: &Namespace, name: &str) -> Capture {
         let file = std::env::temp_dir().join(format!("{}-{name}.pcap", wire.name()));
         let mut command = wire.command("dumpcap");
         command.args(["-q", "-P", "-B", "64", "-i", TAP, "-f", "udp port 4791", "-w"]).arg(&file);
@@ -41,7 +41,7 @@ impl Capture {
     /// Ends the capture. Returns the numbers of frames sent by Remora and by the guest, after checking that
     /// tshark takes each for RoCE v2 and that its ICRC is right. With `keep`, the file stays for inspection.
     #[track_caller]
-    pub fn check(mut self, keep: bool) -> [usize; 2] {
+    pub(crate) fn check(mut self, keep: bool) -> [usize; 2] {
         let pid = rustix::process::Pid::from_child(&self.dumpcap);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
         assert!(wait_readable(self.stderr.get_ref().as_fd(), Some(LIMIT)).unwrap(), "dumpcap does not end");

@@ -18,14 +18,14 @@ const START: Duration = Duration::from_secs(300);
 
 /// The result of a command.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// The exit status. `None` if the command was killed because it took too long.
     pub status: Option<i32>,
     pub printed: String,
 }
 
 /// A running guest, which is killed when this value is dropped.
-pub struct Guest {
+pub(crate) struct Guest {
     qemu: Child,
     answers: BufReader<UnixStream>,
     folder: PathBuf,
@@ -37,7 +37,7 @@ pub struct Guest {
 impl Guest {
     /// Starts the kernel of `image`, with its network card at the tap, and waits until it is ready.
     #[track_caller]
-    pub fn start(image: &Path, wire: &Namespace) -> Guest {
+    pub(crate) fn start(image: &Path, wire: &Namespace) -> Guest {
         let folder = std::env::temp_dir().join(format!("remora-guest-{}", wire.name()));
         std::fs::create_dir_all(&folder).unwrap();
         let socket = folder.join("ctl");
@@ -86,7 +86,7 @@ impl Guest {
     }
 
     /// Starts a command, and returns its number.
-    pub fn spawn(&mut self, command: &str) -> u32 {
+    pub(crate) fn spawn(&mut self, command: &str) -> u32 {
         self.next += 1;
         writeln!(self.answers.get_mut(), "run {} {command}", self.next).unwrap();
         self.next
@@ -94,7 +94,7 @@ impl Guest {
 
     /// Waits until a command has ended. A command that takes longer than `limit` is killed.
     #[track_caller]
-    pub fn wait(&mut self, number: u32, limit: Duration) -> Ended {
+    pub(crate) fn wait(&mut self, number: u32, limit: Duration) -> Ended {
         let end = Instant::now() + limit;
         while !self.ended.contains_key(&number) {
             if !self.answer(end) {
@@ -111,14 +111,14 @@ impl Guest {
 
     /// Runs a command to its end.
     #[track_caller]
-    pub fn run(&mut self, command: &str) -> Ended {
+    pub(crate) fn run(&mut self, command: &str) -> Ended {
         let number = self.spawn(command);
         self.wait(number, crate::LIMIT)
     }
 
     /// Runs a command, which must succeed. Returns its output.
     #[track_caller]
-    pub fn done(&mut self, command: &str) -> String {
+    pub(crate) fn done(&mut self, command: &str) -> String {
         let ended = self.run(command);
         assert_eq!(ended.status, Some(0), "{command}: {}", ended.printed);
         ended.printed
@@ -126,7 +126,7 @@ impl Guest {
 
     /// Returns whether this command has ended.
     #[track_caller]
-    pub fn has_ended(&mut self, number: u32) -> bool {
+    pub(crate) fn has_ended(&mut self, number: u32) -> bool {
         // Results arrive in order, so those of commands that ended before come before this one.
         self.done("true");
         self.ended.contains_key(&number)

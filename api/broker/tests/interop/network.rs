@@ -3,20 +3,20 @@
 use remora_netns::{Error, Namespace};
 
 /// The addresses of Remora and of the guest, IPv4 and IPv6.
-pub const OWN: [&str; 2] = ["10.77.0.1", "fd77::1"];
-pub const GUEST: [&str; 2] = ["10.77.0.2", "fd77::2"];
+pub(crate) const OWN: [&str; 2] = ["10.77.0.1", "fd77::1"];
+pub(crate) const GUEST: [&str; 2] = ["10.77.0.2", "fd77::2"];
 /// The interface of Remora's host, and the guest's tap.
-pub const INTERFACE: &str = "eth0";
-pub const TAP: &str = "guest0";
+pub(crate) const INTERFACE: &str = "eth0";
+pub(crate) const TAP: &str = "guest0";
 
 /// Two namespaces: the one of the bridge, where QEMU runs, and the one of Remora's host.
-pub struct Network {
+pub(crate) struct Network {
     pub wire: Namespace,
     pub host: Namespace,
 }
 
 impl Network {
-    pub fn new() -> Result<Network, Error> {
+    pub(crate) fn new() -> Result<Network, Error> {
         let [wire, host] = [Namespace::new("wire")?, Namespace::new("host")?];
         wire.check_addresses("default", false)?;
         host.check_addresses("default", false)?;

@@ -2,7 +2,7 @@
 
 /// A program. In its command line, `@` stands for the server's address, and `%` for this side's device and
 /// GID.
-pub struct Row {
+pub(crate) struct Row {
     pub program: &'static str,
     /// Additional words of the server's command line, and of the client's.
     pub server: &'static str,
@@ -20,7 +20,7 @@ const fn connecting(program: &'static str, server: &'static str, client: &'stati
 }
 
 /// The rows of each run of CI.
-pub const QUICK: [Row; 5] = [
+pub(crate) const QUICK: [Row; 5] = [
     row("ibv_rc_pingpong -g % -n 100"),
     row("ib_write_bw -F -x % -s 65536 -n 20"),
     row("ib_read_bw -F -x % -s 65536 -n 20"),
@@ -29,7 +29,7 @@ pub const QUICK: [Row; 5] = [
 ];
 
 /// Reliable services, which also pass when frames are lost.
-pub const RELIABLE: [Row; 13] = [
+pub(crate) const RELIABLE: [Row; 13] = [
     row("ibv_srq_pingpong -g % -n 100"),
     row("ibv_rc_pingpong -g % -n 50 -m 256 -e"),
     row("ib_write_bw -F -x % -s 1048576 -n 10"),
@@ -47,8 +47,9 @@ pub const RELIABLE: [Row; 13] = [
 
 /// Services whose programs wait for ever if a message is lost. UC loses a message whose frames are out of
 /// order.
-pub const UC: [Row; 2] = [row("ibv_uc_pingpong -g % -n 100"), row("ib_write_bw -F -x % -c UC -s 4096 -n 20")];
-pub const UD: [Row; 3] = [
+pub(crate) const UC: [Row; 2] =
+    [row("ibv_uc_pingpong -g % -n 100"), row("ib_write_bw -F -x % -c UC -s 4096 -n 20")];
+pub(crate) const UD: [Row; 3] = [
     row("ibv_ud_pingpong -g % -n 100 -s 1000"),
     row("ib_send_bw -F -x % -c UD -s 1024 -n 100"),
     connecting("udaddy", "-b @", "-s @"),

@@ -13,7 +13,7 @@ use crate::errno::{Fault, number};
 use crate::handle::{Handle, Kind, filled, give, look, put, take};
 
 /// A portal, which any thread may use.
-pub struct SharedPortal(Mutex<Inner>);
+pub(crate) struct SharedPortal(Mutex<Inner>);
 
 struct Inner {
     portal: Portal,
@@ -25,7 +25,7 @@ kind!(SharedPortal, b"rmr.rprt", "remora_rma_portal");
 
 /// `remora_rma_wr`: a transfer that `remora_rma_post` starts.
 #[repr(C)]
-pub struct RmaWr {
+pub(crate) struct RmaWr {
     pub wr_id: u64,
     pub local: *const Handle<Region>,
     pub local_offset: u64,
@@ -39,7 +39,7 @@ pub struct RmaWr {
 
 /// `remora_rma_wc`: the result of a transfer that has ended.
 #[repr(C)]
-pub struct RmaWc {
+pub(crate) struct RmaWc {
     pub wr_id: u64,
     pub status: u32,
     pub reserved: u32,
@@ -59,7 +59,7 @@ const SLOTS: u32 = 1 << 14;
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rma_create_portal(
+pub(crate) unsafe extern "C" fn remora_rma_create_portal(
     rma: *const Handle<Rma>,
     pd: *const Handle<ProtectionDomain>,
     slots: u32,
@@ -93,7 +93,7 @@ unsafe fn portal<'a>(handle: *const Handle<SharedPortal>) -> Result<MutexGuard<'
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rma_identity(
+pub(crate) unsafe extern "C" fn remora_rma_identity(
     handle: *const Handle<SharedPortal>,
     out: *mut Identity,
 ) -> c_int {
@@ -121,7 +121,10 @@ fn operation(wr: &RmaWr) -> Result<Operation, Fault> {
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rma_post(handle: *const Handle<SharedPortal>, wr: *const RmaWr) -> c_int {
+pub(crate) unsafe extern "C" fn remora_rma_post(
+    handle: *const Handle<SharedPortal>,
+    wr: *const RmaWr,
+) -> c_int {
     number((|| {
         filled(wr.cast_mut())?;
         // SAFETY: the pointer is not null, and the caller meets the conditions of the header.
@@ -216,7 +219,7 @@ unsafe fn completions(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rma_poll(
+pub(crate) unsafe extern "C" fn remora_rma_poll(
     handle: *const Handle<SharedPortal>,
     count: c_int,
     out: *mut RmaWc,
@@ -231,7 +234,7 @@ pub unsafe extern "C" fn remora_rma_poll(
 /// # Safety
 /// The caller meets the conditions of the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remora_rma_wait(
+pub(crate) unsafe extern "C" fn remora_rma_wait(
     handle: *const Handle<SharedPortal>,
     count: c_int,
     out: *mut RmaWc,

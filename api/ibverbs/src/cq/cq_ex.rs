@@ -17,7 +17,7 @@ use crate::{errno, explain, pd, requests};
 /// slid, sl, path bits, and timestamps of both clocks.
 const KNOWN_VALUES: u64 = 0xff | 1 << 11;
 /// The bit `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`.
-pub const TIMESTAMP: u64 = 1 << 7;
+pub(crate) const TIMESTAMP: u64 = 1 << 7;
 /// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED` and `_IGNORE_OVERRUN`.
 const KNOWN_FLAGS: u32 = 3;
 /// `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `_PD`.
@@ -26,7 +26,7 @@ const DOMAIN: u32 = 2;
 
 /// The completion that a program reads value by value. One thread at a time is between start and end.
 #[derive(Default)]
-pub struct Polling {
+pub(crate) struct Polling {
     busy: AtomicBool,
     present: UnsafeCell<Option<Cqe>>,
 }
@@ -53,7 +53,7 @@ impl Polling {
 }
 
 /// Returns a queue's structure with the functions by which programs read values.
-pub fn readers(wc_flags: u64) -> IbvCqEx {
+pub(crate) fn readers(wc_flags: u64) -> IbvCqEx {
     let null = std::ptr::null_mut();
     let reads = |bit: u32| wc_flags & 1 << bit != 0;
     IbvCqEx {
@@ -91,7 +91,10 @@ pub fn readers(wc_flags: u64) -> IbvCqEx {
 }
 
 /// Creates a queue that is polled value by value.
-pub unsafe extern "C" fn create_cq_ex(context: *mut IbvContext, attr: *mut IbvCqInitAttrEx) -> *mut IbvCqEx {
+pub(crate) unsafe extern "C" fn create_cq_ex(
+    context: *mut IbvContext,
+    attr: *mut IbvCqInitAttrEx,
+) -> *mut IbvCqEx {
     errno::pointer((|| {
         // SAFETY: NULL, or the program's attributes.
         let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;

@@ -94,7 +94,7 @@ fn change(view: &ContextObject, attr: &IbvQpAttr, asked: c_int) -> Result<Modify
 
 /// Changes the state and the attributes that `mask` names, all of them or none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mask: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mask: c_int) -> c_int {
     errno::number((|| {
         let object = handles::look::<QpObject>(qp)?;
         // SAFETY: NULL, or the program's attributes.
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAttr, mas
 }
 
 /// Sets a rate limit. Other attributes of the call are not supported.
-pub unsafe extern "C" fn modify_qp_rate_limit(qp: *mut IbvQp, attr: *mut IbvQpRateLimitAttr) -> c_int {
+pub(crate) unsafe extern "C" fn modify_qp_rate_limit(qp: *mut IbvQp, attr: *mut IbvQpRateLimitAttr) -> c_int {
     errno::number((|| {
         let object = handles::look::<QpObject>(qp)?;
         // SAFETY: NULL, or the program's attributes.
@@ -179,7 +179,7 @@ fn describe(object: &QpObject) -> Result<IbvQpAttr, c_int> {
 
 /// Queries the attributes of a queue pair, and those that it was created with.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_qp(
+pub(crate) unsafe extern "C" fn ibv_query_qp(
     qp: *mut IbvQp,
     attr: *mut IbvQpAttr,
     _mask: c_int,

@@ -14,7 +14,7 @@ use crate::requests::{self, Work, flags};
 use crate::{errno, handles, mw};
 
 /// Checks `enum ibv_qp_create_send_ops_flags`: the service must have each operation.
-pub fn check(service: Service, operations: u64) -> Result<(), c_int> {
+pub(crate) fn check(service: Service, operations: u64) -> Result<(), c_int> {
     const WRITES: u64 = 0b11;
     const SENDS: u64 = 0b1100;
     const FETCHES: u64 = 0b111_0000;
@@ -30,7 +30,7 @@ pub fn check(service: Service, operations: u64) -> Result<(), c_int> {
 
 /// The requests between start and complete. One thread at a time holds them.
 #[derive(Default)]
-pub struct Builder {
+pub(crate) struct Builder {
     busy: AtomicBool,
     requests: UnsafeCell<Requests>,
 }
@@ -297,7 +297,7 @@ fn post(object: &QpObject, requests: &Requests) -> Result<(), c_int> {
 }
 
 /// Returns a queue pair's structure with all of its functions.
-pub fn functions(qp_base: IbvQp) -> IbvQpEx {
+pub(crate) fn functions(qp_base: IbvQp) -> IbvQpEx {
     IbvQpEx {
         qp_base,
         comp_mask: 0,

@@ -8,14 +8,14 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The root of the repository.
-pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// The headers that the C programs of both libraries' tests use.
 const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ibverbs/tests/c");
 /// Time limit of a program in seconds.
 const LIMIT: &str = "120";
 
 /// The folder with the libraries.
-pub fn folder() -> &'static Path {
+pub(crate) fn folder() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         // The static libraries are beside this test; there may be older ones, too.
         let test = std::env::current_exe().unwrap();
@@ -42,7 +42,7 @@ fn newest_archive(built: &Path, library: &str) -> PathBuf {
 
 /// Returns lines of "version symbol" for the symbols of a file whose versions begin with `version`: the
 /// exported ones, or with `wanted` the undefined ones.
-pub fn symbols(file: &str, version: &str, wanted: bool) -> BTreeSet<String> {
+pub(crate) fn symbols(file: &str, version: &str, wanted: bool) -> BTreeSet<String> {
     let table = done(Command::new("objdump").args(["-T", file]));
     let lines = table.lines().filter(|line| line.contains(version) && line.contains("*UND*") == wanted);
     let pairs = lines.filter_map(|line| {
@@ -56,14 +56,14 @@ pub fn symbols(file: &str, version: &str, wanted: bool) -> BTreeSet<String> {
 
 /// Runs a command, which must succeed. Returns its output.
 #[track_caller]
-pub fn done(command: &mut Command) -> String {
+pub(crate) fn done(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?} (`make setup`): {error}"));
     succeeded(command, &output)
 }
 
 /// Returns the output of a command, which must have succeeded.
 #[track_caller]
-pub fn succeeded(command: &Command, output: &Output) -> String {
+pub(crate) fn succeeded(command: &Command, output: &Output) -> String {
     let out = String::from_utf8_lossy(&output.stdout);
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
@@ -72,7 +72,7 @@ pub fn succeeded(command: &Command, output: &Output) -> String {
 
 /// Returns the words of a command under Valgrind. Status 9 reports an invalid access, uninitialised bytes in
 /// a decision or a system call, or leaked memory. No error is suppressed.
-pub fn under_valgrind<'a>(words: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn under_valgrind<'a>(words: &[&'a str]) -> Vec<&'a str> {
     // The NIC has threads of its own, which must not starve the others.
     let valgrind = ["valgrind", "--quiet", "--fair-sched=try", "--error-exitcode=9"];
     let leaks = ["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"];
@@ -80,7 +80,7 @@ pub fn under_valgrind<'a>(words: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// A loopback address that no other program of these tests has.
-pub fn address() -> String {
+pub(crate) fn address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let process = std::process::id();
     let own = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -89,26 +89,26 @@ pub fn address() -> String {
 }
 
 /// A program on this library, at an address that it has alone.
-pub fn program(words: &[&str]) -> Command {
+pub(crate) fn program(words: &[&str]) -> Command {
     let mut command = limited(words);
     command.env("REMORA_ADDRESS", address()).env("REMORA_ALONE", "1");
     command
 }
 
 /// A program on this library that shares the address with others.
-pub fn program_at(address: &str, words: &[&str]) -> Command {
+pub(crate) fn program_at(address: &str, words: &[&str]) -> Command {
     shares(limited(words), address)
 }
 
 /// A program on this library whose device has all addresses of its network namespace.
-pub fn program_everywhere(words: &[&str]) -> Command {
+pub(crate) fn program_everywhere(words: &[&str]) -> Command {
     let mut command = limited(words);
     command.env_remove("REMORA_ADDRESS").env("REMORA_COMMAND", remora());
     command
 }
 
 /// Like [`program_at`], without a time limit, for a program that is killed: `timeout` would survive it.
-pub fn unlimited_at(address: &str, words: &[&str]) -> Command {
+pub(crate) fn unlimited_at(address: &str, words: &[&str]) -> Command {
     shares(unlimited(words), address)
 }
 
@@ -128,7 +128,7 @@ fn unlimited(words: &[&str]) -> Command {
 }
 
 /// The `remora` command, which is built beside the tests' folder.
-pub fn remora() -> PathBuf {
+pub(crate) fn remora() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let command = test.ancestors().nth(2).unwrap().join("remora");
     assert!(command.exists(), "{} is missing: cargo build -p remora-cli", command.display());
@@ -138,7 +138,7 @@ pub fn remora() -> PathBuf {
 /// Compiles a program of `tests/c` against the system's headers, and runs it with these arguments by the
 /// command that `make` returns. Returns its output.
 #[track_caller]
-pub fn c_program(name: &str, words: &[&str], make: &dyn Fn(&[&str]) -> Command) -> String {
+pub(crate) fn c_program(name: &str, words: &[&str], make: &dyn Fn(&[&str]) -> Command) -> String {
     let built = built_c_program(name);
     let words: Vec<&str> = std::iter::once(built.as_str()).chain(words.iter().copied()).collect();
     let mut command = make(&words);
@@ -150,7 +150,7 @@ pub fn c_program(name: &str, words: &[&str], make: &dyn Fn(&[&str]) -> Command) 
 /// Compiles a program of `tests/c` against the system's headers. Returns the path of the executable, which
 /// the caller removes.
 #[track_caller]
-pub fn built_c_program(name: &str) -> String {
+pub(crate) fn built_c_program(name: &str) -> String {
     // Tests of one process may run the same program at the same time.
     static BUILT: AtomicU32 = AtomicU32::new(0);
     let process = std::process::id();

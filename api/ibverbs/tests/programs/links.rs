@@ -16,7 +16,7 @@ fn linked(address: &str, words: &[&str]) -> Command {
 }
 
 /// Returns an address whose broker is a thread of this test, and the broker.
-pub fn brokered() -> (String, Broker) {
+pub(crate) fn brokered() -> (String, Broker) {
     let address = address();
     let options = remora_broker::Options { linger: None, ..remora_broker::Options::default() };
     let broker = Broker::open(format!("{address}:4791").parse().unwrap(), &options);

@@ -23,7 +23,7 @@ fn is_listening(port: u16) -> bool {
 
 /// Waits until a process listens at this TCP port, or the program has ended.
 #[track_caller]
-pub fn until_listening(program: &mut Child, port: u16) {
+pub(crate) fn until_listening(program: &mut Child, port: u16) {
     let until = Instant::now() + Duration::from_secs(60);
     while matches!(program.try_wait(), Ok(None)) && !is_listening(port) {
         assert!(Instant::now() < until, "no program listens at TCP port {port}");
@@ -46,13 +46,13 @@ impl Drop for Server {
 /// Runs a program as a server, and once more as its client. `port` is the option with the TCP port by which
 /// they find each other. Returns the client's output.
 #[track_caller]
-pub fn pair(words: &[&str], port: &str) -> String {
+pub(crate) fn pair(words: &[&str], port: &str) -> String {
     pair_of(&program, words, port)
 }
 
 /// Like [`pair`], for two commands that `make` returns for their words.
 #[track_caller]
-pub fn pair_of(make: &dyn Fn(&[&str]) -> Command, words: &[&str], port: &str) -> String {
+pub(crate) fn pair_of(make: &dyn Fn(&[&str]) -> Command, words: &[&str], port: &str) -> String {
     let number = free_port().unwrap();
     let number_text = number.to_string();
     let words: Vec<&str> = words.iter().copied().chain([port, &number_text]).collect();

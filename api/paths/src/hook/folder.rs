@@ -7,7 +7,7 @@ use super::stat::at;
 
 /// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
+pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
     // SAFETY: the arguments are the program's.
     unsafe {
         at(
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
 
 /// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
+pub(crate) unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
     // SAFETY: the arguments are the program's.
     unsafe { at(libc::AT_FDCWD, path, |_, path| next!(c"chdir" as fn(*const c_char) -> c_int, (path) or -1)) }
 }
@@ -32,7 +32,7 @@ macro_rules! scandir {
     ($($name:ident $text:literal,)+) => {$(
         /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
+        pub(crate) unsafe extern "C" fn $name(
             path: *const c_char,
             list: *mut c_void,
             choose: Entries,
@@ -54,7 +54,7 @@ macro_rules! scandirat {
     ($($name:ident $text:literal,)+) => {$(
         /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
+        pub(crate) unsafe extern "C" fn $name(
             dir: c_int,
             path: *const c_char,
             list: *mut c_void,

@@ -8,7 +8,7 @@ use crate::rewrite::out_of_tree;
 
 /// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readlink(path: *const c_char, buffer: *mut c_char, size: usize) -> isize {
+pub(crate) unsafe extern "C" fn readlink(path: *const c_char, buffer: *mut c_char, size: usize) -> isize {
     // SAFETY: the arguments are the program's.
     unsafe {
         at(libc::AT_FDCWD, path, |_, path| {
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn readlink(path: *const c_char, buffer: *mut c_char, size
 
 /// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readlinkat(
+pub(crate) unsafe extern "C" fn readlinkat(
     dir: c_int,
     path: *const c_char,
     buffer: *mut c_char,
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn readlinkat(
 /// Replaces the C library's function of this name, which the compiler calls if it knows the size of the
 /// buffer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __readlink_chk(
+pub(crate) unsafe extern "C" fn __readlink_chk(
     path: *const c_char,
     buffer: *mut c_char,
     size: usize,
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn __readlink_chk(
 /// Replaces the C library's function of this name, which the compiler calls if it knows the size of the
 /// buffer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __readlinkat_chk(
+pub(crate) unsafe extern "C" fn __readlinkat_chk(
     dir: c_int,
     path: *const c_char,
     buffer: *mut c_char,
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn __readlinkat_chk(
 
 /// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
+pub(crate) unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
     // SAFETY: the arguments are the program's, and the next function returns NULL or a string.
     unsafe {
         let resolved = at(libc::AT_FDCWD, path, |_, path| {
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *
 /// Replaces the C library's function of this name, which the compiler calls if it knows the size of the
 /// buffer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __realpath_chk(
+pub(crate) unsafe extern "C" fn __realpath_chk(
     path: *const c_char,
     buffer: *mut c_char,
     known: usize,
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn __realpath_chk(
 
 /// Replaces the C library's function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
+pub(crate) unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
     // SAFETY: the reasons are those in `realpath`.
     unsafe {
         let resolved = at(

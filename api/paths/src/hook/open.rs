@@ -52,7 +52,7 @@ macro_rules! open {
     ($($name:ident $text:literal,)+) => {$(
         /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
             // SAFETY: the arguments are the program's.
             unsafe {
                 opened(libc::AT_FDCWD, path, flags, |_, path| {
@@ -68,7 +68,7 @@ macro_rules! openat {
     ($($name:ident $text:literal,)+) => {$(
         /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
             // SAFETY: the arguments are the program's.
             unsafe {
                 opened(dir, path, flags, |dir, path| {
@@ -85,7 +85,7 @@ macro_rules! open_2 {
     ($($name:ident $text:literal,)+) => {$(
         /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(path: *const c_char, flags: c_int) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int) -> c_int {
             // SAFETY: the arguments are the program's.
             unsafe {
                 opened(libc::AT_FDCWD, path, flags, |_, path| {
@@ -101,7 +101,7 @@ macro_rules! openat_2 {
     ($($name:ident $text:literal,)+) => {$(
         /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
             // SAFETY: the arguments are the program's.
             unsafe {
                 opened(dir, path, flags, |dir, path| {
@@ -147,7 +147,7 @@ macro_rules! fopen {
     ($($name:ident $text:literal,)+) => {$(
         /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
             // SAFETY: the arguments are the program's.
             unsafe {
                 opened_stream(path, mode, |path| {

@@ -12,7 +12,7 @@ const NETLINK_RDMA: c_int = 20;
 
 /// Replaces the C library's function of this name. A `NETLINK_RDMA` socket fails with EPROTONOSUPPORT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA && folder().is_some() {
         // Remora's libraries never ask the kernel for devices, so another library does.
         foreign::tell();

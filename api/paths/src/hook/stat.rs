@@ -29,7 +29,7 @@ macro_rules! path_first {
     ($($name:ident $text:literal ($($argument:ident: $type:ty),*) -> $result:ty;)+) => {$(
         /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(path: *const c_char, $($argument: $type),*) -> $result {
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, $($argument: $type),*) -> $result {
             // SAFETY: the arguments are the program's.
             unsafe {
                 at(libc::AT_FDCWD, path, |_, path| {
@@ -45,7 +45,7 @@ macro_rules! path_at {
     ($($name:ident $text:literal ($($before:ident: $early:ty),*) ($($argument:ident: $type:ty),*) -> $result:ty;)+) => {$(
         /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
+        pub(crate) unsafe extern "C" fn $name(
             $($before: $early,)* dir: c_int, path: *const c_char, $($argument: $type),*
         ) -> $result {
             // SAFETY: the arguments are the program's.
@@ -89,7 +89,7 @@ macro_rules! versioned {
     ($($name:ident $text:literal,)+) => {$(
         /// Replaces the C library's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(version: c_int, path: *const c_char, buffer: *mut c_void) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(version: c_int, path: *const c_char, buffer: *mut c_void) -> c_int {
             // SAFETY: the arguments are the program's.
             unsafe {
                 at(libc::AT_FDCWD, path, |_, path| {

@@ -5,14 +5,14 @@ use std::io::Read;
 use std::process::{Child, Command, Output, Stdio};
 
 /// A server of rdma_cm, which is killed when this value is dropped.
-pub struct CmServer {
+pub(crate) struct CmServer {
     child: Option<Child>,
     command: Command,
 }
 
 impl CmServer {
     #[track_caller]
-    pub fn start(mut command: Command) -> CmServer {
+    pub(crate) fn start(mut command: Command) -> CmServer {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         CmServer { child: Some(child), command }
     }
@@ -23,7 +23,7 @@ impl CmServer {
 
     /// Runs a client until it succeeds. Returns its output.
     #[track_caller]
-    pub fn serves(&mut self, mut client: Command) -> String {
+    pub(crate) fn serves(&mut self, mut client: Command) -> String {
         loop {
             let Output { status, stdout, stderr } = client.output().unwrap();
             let printed = String::from_utf8_lossy(&stdout).into_owned();
@@ -37,7 +37,7 @@ impl CmServer {
 
     /// Waits for the server's end. Returns its output.
     #[track_caller]
-    pub fn succeeds(mut self) -> String {
+    pub(crate) fn succeeds(mut self) -> String {
         let output = self.child.take().unwrap().wait_with_output().unwrap();
         let out = String::from_utf8_lossy(&output.stdout);
         let err = String::from_utf8_lossy(&output.stderr);
@@ -46,7 +46,7 @@ impl CmServer {
     }
 
     /// Ends the server. Returns its output.
-    pub fn ends(&mut self) -> String {
+    pub(crate) fn ends(&mut self) -> String {
         let Some(mut child) = self.child.take() else { return String::new() };
         end(&mut child);
         let mut printed = String::new();

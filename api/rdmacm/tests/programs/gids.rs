@@ -8,7 +8,7 @@ use crate::connections::CmServer;
 use crate::library::program_everywhere;
 
 /// Two hosts with IPv4 and IPv6, and without a default route.
-pub fn hosts() -> Result<[Namespace; 2], Error> {
+pub(crate) fn hosts() -> Result<[Namespace; 2], Error> {
     let near = Namespace::new("near")?;
     let far = Namespace::new("far")?;
     near.add_veth("eth0", &far, "eth0", "")?;
@@ -24,7 +24,7 @@ pub fn hosts() -> Result<[Namespace; 2], Error> {
 }
 
 /// A command that runs a program on this host.
-pub fn on(host: &Namespace, line: &str) -> Command {
+pub(crate) fn on(host: &Namespace, line: &str) -> Command {
     let words: Vec<&str> = line.split_whitespace().collect();
     program_everywhere(&[&host.exec()[..], &words].concat())
 }

@@ -16,7 +16,7 @@ const fn step(code: u32, k: u32, no: u8) -> libc::sock_filter {
 }
 
 /// Makes `SO_ATTACH_REUSEPORT_CBPF` fail by ENOPROTOOPT in the command's process and its children.
-pub fn refuses_steering(command: &mut Command) {
+pub(crate) fn refuses_steering(command: &mut Command) {
     let equals = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let program = [
         step(LOAD_WORD, offset_of!(libc::seccomp_data, nr) as u32, 0),

@@ -78,7 +78,7 @@ const NONSENSE: &str =
 
 impl DaemonClient {
     /// Sends `hello`, the first message of an attachment, and receives the daemon's reply.
-    pub fn attach(socket: PacketSocket, hello: &Request) -> Result<DaemonClient, CreateError> {
+    pub(crate) fn attach(socket: PacketSocket, hello: &Request) -> Result<DaemonClient, CreateError> {
         let (reply, descriptors) = exchange(&socket, hello, &[], ATTACHING)?;
         socket.set_patience(Some(ANSWERING), Some(ANSWERING)).map_err(|error| lost(&error))?;
         let Reply::Attached { port, places } = reply else { return Err(refused(NONSENSE)) };
@@ -105,24 +105,24 @@ impl DaemonClient {
     }
 
     /// The kind, address and path MTU of the daemon's port.
-    pub fn facts(&self) -> PortFacts {
+    pub(crate) fn facts(&self) -> PortFacts {
         self.facts
     }
 
     /// Returns whether the daemon is gone.
     #[inline]
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.ending.gone.load(Ordering::Relaxed)
     }
 
     /// Sets whether dropped objects stay with the daemon (true) or are given back (false).
-    pub fn leave(&self, leaves: bool) {
+    pub(crate) fn leave(&self, leaves: bool) {
         self.left.store(leaves, Ordering::Release);
     }
 
     /// Rings a doorbell after work was posted.
     #[inline]
-    pub fn ring(&self, bell: u32) {
+    pub(crate) fn ring(&self, bell: u32) {
         self.doorbells.ring(bell);
         if self.doorbells.is_asleep() {
             self.call();
@@ -136,7 +136,7 @@ impl DaemonClient {
     }
 
     /// Sends a request with descriptors and waits for the reply.
-    pub fn ask(
+    pub(crate) fn ask(
         &self,
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
@@ -158,7 +158,7 @@ impl DaemonClient {
     }
 
     /// Sends a request whose reply is `Done`.
-    pub fn done(&self, request: &Request) -> Result<(), CreateError> {
+    pub(crate) fn done(&self, request: &Request) -> Result<(), CreateError> {
         match self.ask(request, &[])?.0 {
             Reply::Done => Ok(()),
             _ => Err(refused(NONSENSE)),
@@ -166,7 +166,7 @@ impl DaemonClient {
     }
 
     /// Gives an object back to the daemon. A refusal is ignored, since the caller is dropping the object.
-    pub fn release(&self, request: &Request) {
+    pub(crate) fn release(&self, request: &Request) {
         if self.fork.is_child() || self.left.load(Ordering::Acquire) || self.is_gone() {
             return;
         }
@@ -174,18 +174,18 @@ impl DaemonClient {
     }
 
     /// Sends a request whose reply is a number.
-    pub fn number(&self, request: &Request) -> Result<u32, CreateError> {
+    pub(crate) fn number(&self, request: &Request) -> Result<u32, CreateError> {
         match self.ask(request, &[])?.0 {
             Reply::Number(number) => Ok(number),
             _ => Err(refused(NONSENSE)),
         }
     }
 
-    pub fn allocate(&self, asked: Allocate) -> Result<(RegionFacts, Bytes), CreateError> {
+    pub(crate) fn allocate(&self, asked: Allocate) -> Result<(RegionFacts, Bytes), CreateError> {
         self.region(&Request::Allocate(asked))
     }
 
-    pub fn create_code(&self, asked: CreateCode) -> Result<(RegionFacts, Bytes), CreateError> {
+    pub(crate) fn create_code(&self, asked: CreateCode) -> Result<(RegionFacts, Bytes), CreateError> {
         self.region(&Request::CreateCode(asked))
     }
 
@@ -197,25 +197,25 @@ impl DaemonClient {
         }
     }
 
-    pub fn create_channel(&self) -> Result<(u32, OwnedFd), CreateError> {
+    pub(crate) fn create_channel(&self) -> Result<(u32, OwnedFd), CreateError> {
         match self.ask(&Request::CreateChannel, &[])? {
             (Reply::Number(number), mut socket) if socket.len() == 1 => Ok((number, socket.remove(0))),
             _ => Err(refused(NONSENSE)),
         }
     }
 
-    pub fn create_cq(&self, asked: CreateCq) -> Result<(QueueFacts, Ring), CreateError> {
+    pub(crate) fn create_cq(&self, asked: CreateCq) -> Result<(QueueFacts, Ring), CreateError> {
         match self.ask(&Request::CreateCq(asked), &[])? {
             (Reply::Queue(facts), memory) => Ok((facts, ring(one(memory)?)?)),
             _ => Err(refused(NONSENSE)),
         }
     }
 
-    pub fn create_qp(&self, asked: CreateQp) -> Result<(PairFacts, Loan), CreateError> {
+    pub(crate) fn create_qp(&self, asked: CreateQp) -> Result<(PairFacts, Loan), CreateError> {
         self.pair(&Request::CreateQp(asked))
     }
 
-    pub fn create_loopback(&self, asked: CreateQp) -> Result<(PairFacts, Loan), CreateError> {
+    pub(crate) fn create_loopback(&self, asked: CreateQp) -> Result<(PairFacts, Loan), CreateError> {
         self.pair(&Request::CreateLoopback(asked))
     }
 
@@ -228,7 +228,7 @@ impl DaemonClient {
     }
 
     /// The process id and incarnation that the daemon's NIC writes into this program's 1RMA requests.
-    pub fn identify(&self) -> Result<(u32, u32), CreateError> {
+    pub(crate) fn identify(&self) -> Result<(u32, u32), CreateError> {
         match self.ask(&Request::Identify, &[])?.0 {
             Reply::Identity { pid, incarnation } => Ok((pid, incarnation)),
             _ => Err(refused(NONSENSE)),
@@ -236,28 +236,28 @@ impl DaemonClient {
     }
 
     /// The present key of a 1RMA region.
-    pub fn rma_key(&self, region: u32) -> Result<RegionKey, CreateError> {
+    pub(crate) fn rma_key(&self, region: u32) -> Result<RegionKey, CreateError> {
         match self.ask(&Request::RmaKey(region), &[])?.0 {
             Reply::RmaKey(key) => Ok(key),
             _ => Err(refused(NONSENSE)),
         }
     }
 
-    pub fn create_portal(&self, asked: CreatePortal) -> Result<(PortalFacts, Ring), CreateError> {
+    pub(crate) fn create_portal(&self, asked: CreatePortal) -> Result<(PortalFacts, Ring), CreateError> {
         match self.ask(&Request::CreatePortal(asked), &[])? {
             (Reply::Portal(facts), memory) => Ok((facts, ring(one(memory)?)?)),
             _ => Err(refused(NONSENSE)),
         }
     }
 
-    pub fn state(&self, number: u32) -> Result<State, CreateError> {
+    pub(crate) fn state(&self, number: u32) -> Result<State, CreateError> {
         match self.ask(&Request::State(number), &[])?.0 {
             Reply::State(state) => Ok(state),
             _ => Err(refused(NONSENSE)),
         }
     }
 
-    pub fn agreement(&self, number: u32) -> Result<Agreement, CreateError> {
+    pub(crate) fn agreement(&self, number: u32) -> Result<Agreement, CreateError> {
         match self.ask(&Request::Agreement(number), &[])?.0 {
             Reply::Agreed(agreement) => Ok(*agreement),
             _ => Err(refused(NONSENSE)),
@@ -267,7 +267,7 @@ impl DaemonClient {
     /// Sends a request that sets up a connection. The reply comes over a socket of its own, so that other
     /// requests can proceed meanwhile. Returns the agreement and, if the set-up connection is kept, that
     /// connection.
-    pub fn negotiate(
+    pub(crate) fn negotiate(
         &self,
         request: &Request,
         stream: Option<BorrowedFd<'_>>,

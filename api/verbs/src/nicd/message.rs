@@ -360,24 +360,24 @@ pub(crate) fn wipe(packet: &mut [u8]) {
 
 impl Request {
     /// The packet with this request.
-    pub fn emit(&self) -> Vec<u8> {
+    pub(crate) fn emit(&self) -> Vec<u8> {
         encode(self)
     }
 
     /// The request in exactly these bytes; None: they are no request.
-    pub fn parse(bytes: &[u8]) -> Option<Request> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Request> {
         decode(bytes)
     }
 }
 
 impl Reply {
     /// The packet with this reply.
-    pub fn emit(&self) -> Vec<u8> {
+    pub(crate) fn emit(&self) -> Vec<u8> {
         encode(self)
     }
 
     /// The reply in exactly these bytes; None: they are no reply.
-    pub fn parse(bytes: &[u8]) -> Option<Reply> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Reply> {
         decode(bytes)
     }
 }

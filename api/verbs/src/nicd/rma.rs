@@ -14,12 +14,12 @@ pub(super) struct RmaService {
 }
 
 impl RmaService {
-    pub fn new(context: &Context, options: RmaOptions) -> RmaService {
+    pub(crate) fn new(context: &Context, options: RmaOptions) -> RmaService {
         RmaService { context: context.clone(), options, opened: Mutex::new(None) }
     }
 
     /// Returns the engine's 1RMA service, and starts it on the first call.
-    pub fn open(&self) -> Result<OwnRma, CreateError> {
+    pub(crate) fn open(&self) -> Result<OwnRma, CreateError> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rma) = &*opened {
             return Ok(rma.clone());
@@ -30,13 +30,13 @@ impl RmaService {
     }
 
     /// The sizes and times of the service.
-    pub fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &Settings {
         &self.options.settings
     }
 
     /// Resolves the way to a server if the port must query the network for it (`xdp`). Returns `None` on
     /// other ports.
-    pub fn find(&self, server: Endpoint) -> Result<Option<Reached>, String> {
+    pub(crate) fn find(&self, server: Endpoint) -> Result<Option<Reached>, String> {
         if self.context.port().kind != PortKind::Xdp {
             return Ok(None);
         }

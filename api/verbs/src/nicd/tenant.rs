@@ -137,7 +137,7 @@ pub(super) struct Program {
 
 impl Program {
     /// Returns the program at the other end of a socket, with a new incarnation.
-    pub fn at(socket: &PacketSocket) -> Result<Program, remora_host::OpenError> {
+    pub(crate) fn at(socket: &PacketSocket) -> Result<Program, remora_host::OpenError> {
         Ok(Program { pid: socket.peer_pid()?, incarnation: remora_host::random()? as u32 })
     }
 }
@@ -195,7 +195,7 @@ fn descriptor(bytes: &Bytes) -> Result<OwnedFd, String> {
 }
 
 impl Tenant {
-    pub fn new(
+    pub(crate) fn new(
         context: &Context,
         limits: Limits,
         user: User,
@@ -246,7 +246,7 @@ impl Tenant {
     }
 
     /// Attaches a program to this tenant and returns the reply to its first message.
-    pub fn welcome(&mut self, program: Program) -> ReplyResult {
+    pub(crate) fn welcome(&mut self, program: Program) -> ReplyResult {
         self.program = program;
         for pair in self.pairs.values() {
             // The previous program may have posted work and died before it rang the doorbell.
@@ -259,7 +259,7 @@ impl Tenant {
     }
 
     /// Called when the program is gone. Drops the objects that are unfinished or useless to another program.
-    pub fn farewell(&mut self) {
+    pub(crate) fn farewell(&mut self) {
         self.portals.clear();
         self.exposed.clear();
         self.pairs.retain(|_, pair| matches!(pair.stage, Stage::Up(_)));
@@ -267,7 +267,7 @@ impl Tenant {
     }
 
     /// Returns whether the tenant has no objects that a later program could use.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pairs.is_empty()
             && self.kernels.is_empty()
             && self.queues.is_empty()
@@ -277,7 +277,7 @@ impl Tenant {
     }
 
     /// The numbers of the tenant's objects. User, name and attachment are left for the caller to fill in.
-    pub fn facts(&self) -> TenantFacts {
+    pub(crate) fn facts(&self) -> TenantFacts {
         TenantFacts {
             uid: 0,
             name: String::new(),
@@ -305,7 +305,7 @@ impl Tenant {
     }
 
     /// Executes a request that does not wait.
-    pub fn execute(&mut self, request: Request) -> ReplyResult {
+    pub(crate) fn execute(&mut self, request: Request) -> ReplyResult {
         let done = Ok((Reply::Done, Vec::new()));
         match request {
             Request::AllocDomain => self.alloc_domain(),
@@ -583,7 +583,7 @@ impl Tenant {
     }
 
     /// Takes queue pairs out for a negotiation: all of them or none.
-    pub fn take(&mut self, numbers: &[u32]) -> Result<Vec<QueuePair<Init>>, String> {
+    pub(crate) fn take(&mut self, numbers: &[u32]) -> Result<Vec<QueuePair<Init>>, String> {
         let claim = self.user.claim(Amounts::of(Resource::Negotiation, 1))?;
         for number in numbers {
             if !matches!(self.pair(*number)?.stage, Stage::Idle(_)) {
@@ -608,7 +608,7 @@ impl Tenant {
     }
 
     /// Returns queue pairs from a negotiation. Those that were not connected are removed from the tenant.
-    pub fn give_back(&mut self, numbers: &[u32], pairs: Option<Vec<QueuePair<Ready>>>) {
+    pub(crate) fn give_back(&mut self, numbers: &[u32], pairs: Option<Vec<QueuePair<Ready>>>) {
         self.negotiations.pop();
         let mut pairs = pairs.unwrap_or_default().into_iter();
         for number in numbers {

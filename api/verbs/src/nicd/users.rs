@@ -42,18 +42,18 @@ pub(super) struct Amounts([u64; KINDS]);
 
 impl Amounts {
     /// Returns `amount` of one kind, and nothing of the others.
-    pub fn of(kind: Resource, amount: u64) -> Amounts {
+    pub(crate) fn of(kind: Resource, amount: u64) -> Amounts {
         Amounts::default().and(kind, amount)
     }
 
     /// Returns these amounts with the amount of one kind set to `amount`.
-    pub fn and(mut self, kind: Resource, amount: u64) -> Amounts {
+    pub(crate) fn and(mut self, kind: Resource, amount: u64) -> Amounts {
         self.0[kind as usize] = amount;
         self
     }
 
     /// Returns the amount of one kind.
-    pub fn get(&self, kind: Resource) -> u64 {
+    pub(crate) fn get(&self, kind: Resource) -> u64 {
         self.0[kind as usize]
     }
 
@@ -224,7 +224,7 @@ impl fmt::Debug for Users {
 
 impl Users {
     /// Creates accounts in which nothing is held. `own` is the daemon's user.
-    pub fn new(options: &Options, nic: &remora_host::Config, own: u32) -> Users {
+    pub(crate) fn new(options: &Options, nic: &remora_host::Config, own: u32) -> Users {
         let admitted = options.allow.iter().copied().chain([own]).collect();
         let ledger = Mutex::new(Ledger { admitted, held: BTreeMap::new() });
         Users { bounds: bounds(options, nic), ledger }
@@ -235,7 +235,7 @@ impl Users {
     }
 
     /// Returns whether this user may attach.
-    pub fn admits(&self, uid: u32) -> bool {
+    pub(crate) fn admits(&self, uid: u32) -> bool {
         self.ledger().admitted.contains(&uid)
     }
 }
@@ -248,7 +248,7 @@ pub(super) struct User {
 }
 
 impl User {
-    pub fn new(users: &Arc<Users>, uid: u32) -> User {
+    pub(crate) fn new(users: &Arc<Users>, uid: u32) -> User {
         User { uid, users: Arc::clone(users) }
     }
 
@@ -256,7 +256,7 @@ impl User {
     ///
     /// # Errors
     /// The text of the limit that the claim would exceed. Nothing is claimed then.
-    pub fn claim(&self, more: Amounts) -> Result<Claim, String> {
+    pub(crate) fn claim(&self, more: Amounts) -> Result<Claim, String> {
         let mut ledger = self.users.ledger();
         for bound in &self.users.bounds {
             let amount = more.get(bound.kind);
@@ -280,7 +280,7 @@ pub(super) struct Claim {
 
 impl Claim {
     /// The claimed amount of one kind.
-    pub fn get(&self, kind: Resource) -> u64 {
+    pub(crate) fn get(&self, kind: Resource) -> u64 {
         self.held.get(kind)
     }
 }

@@ -23,7 +23,7 @@ impl Incoming {
     /// Posts a receive work request, and calls `ring` for the doorbell if the queue needs it. If `ring`
     /// fails, nothing is posted.
     #[inline]
-    pub fn post(
+    pub(crate) fn post(
         &mut self,
         request: &ReceiveRequest<'_>,
         ring: impl FnOnce() -> Result<(), Reentered>,

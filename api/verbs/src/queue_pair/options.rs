@@ -126,7 +126,7 @@ pub(crate) enum Own {
 
 impl Own {
     /// Returns the own queues of a queue pair of this service. `shared`: it uses a shared receive queue.
-    pub fn of(service: Service, shared: bool) -> Own {
+    pub(crate) fn of(service: Service, shared: bool) -> Own {
         match service {
             Service::XrcTarget => Own::Neither,
             Service::XrcInitiator => Own::Send,

@@ -39,21 +39,25 @@ impl Drop for Lent {
 }
 
 impl Lent {
-    pub fn new(daemon: &Arc<DaemonClient>, facts: PairFacts, connection: Option<SetupConnection>) -> Lent {
+    pub(crate) fn new(
+        daemon: &Arc<DaemonClient>,
+        facts: PairFacts,
+        connection: Option<SetupConnection>,
+    ) -> Lent {
         Lent { daemon: Arc::clone(daemon), facts, connection }
     }
 }
 
 impl QpBackend {
     /// The queue pair, if it belongs to the NIC of this process.
-    pub fn own(&self) -> Result<&LocalQp, CreateError> {
+    pub(crate) fn own(&self) -> Result<&LocalQp, CreateError> {
         match self {
             QpBackend::Own(local) => Ok(local),
             QpBackend::Lent(_) => Err(CreateError::NotByDaemon),
         }
     }
 
-    pub fn own_mut(&mut self) -> Result<&mut LocalQp, ConnectError> {
+    pub(crate) fn own_mut(&mut self) -> Result<&mut LocalQp, ConnectError> {
         match self {
             QpBackend::Own(local) => Ok(local),
             QpBackend::Lent(_) => Err(ConnectError::Daemon(CreateError::NotByDaemon.to_string())),
@@ -62,7 +66,7 @@ impl QpBackend {
 
     /// Rings the doorbell, after work was posted.
     #[inline]
-    pub fn ring(&self) -> Result<(), Reentered> {
+    pub(crate) fn ring(&self) -> Result<(), Reentered> {
         match self {
             QpBackend::Own(local) => local.ring()?,
             QpBackend::Lent(lent) => lent.daemon.ring(lent.facts.bell),
@@ -72,7 +76,7 @@ impl QpBackend {
 
     /// Returns whether the calling thread runs a signal handler that interrupted a call on the queue pair's
     /// engine.
-    pub fn has_caller(&self) -> bool {
+    pub(crate) fn has_caller(&self) -> bool {
         match self {
             QpBackend::Own(local) => local.engine.has_caller(),
             QpBackend::Lent(_) => false,
@@ -80,49 +84,49 @@ impl QpBackend {
     }
 
     /// Makes the NIC inspect the queues, whether or not the doorbell was rung.
-    pub fn look(&self) {
+    pub(crate) fn look(&self) {
         match self {
             QpBackend::Own(local) => local.look(),
             QpBackend::Lent(lent) => lent.daemon.ring(lent.facts.bell),
         }
     }
 
-    pub fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         match self {
             QpBackend::Own(local) => local.number.get(),
             QpBackend::Lent(lent) => lent.facts.number,
         }
     }
 
-    pub fn service(&self) -> Service {
+    pub(crate) fn service(&self) -> Service {
         match self {
             QpBackend::Own(local) => local.service,
             QpBackend::Lent(lent) => lent.facts.service,
         }
     }
 
-    pub fn engine_number(&self) -> usize {
+    pub(crate) fn engine_number(&self) -> usize {
         match self {
             QpBackend::Own(local) => local.engine.number(),
             QpBackend::Lent(_) => 0,
         }
     }
 
-    pub fn options(&self) -> &QpOptions {
+    pub(crate) fn options(&self) -> &QpOptions {
         match self {
             QpBackend::Own(local) => &local.options,
             QpBackend::Lent(lent) => &lent.facts.options,
         }
     }
 
-    pub fn agreement(&self) -> Option<&Agreement> {
+    pub(crate) fn agreement(&self) -> Option<&Agreement> {
         match self {
             QpBackend::Own(local) => local.agreement.as_ref(),
             QpBackend::Lent(lent) => lent.facts.agreement.as_ref(),
         }
     }
 
-    pub fn address_vector(&self) -> Option<AddressVector> {
+    pub(crate) fn address_vector(&self) -> Option<AddressVector> {
         let agreement = self.agreement()?;
         Some(match self {
             QpBackend::Own(local) => local.address_vector(agreement),
@@ -133,7 +137,7 @@ impl QpBackend {
         })
     }
 
-    pub fn connect(&mut self, address: impl ToSocketAddrs) -> Result<(), ConnectError> {
+    pub(crate) fn connect(&mut self, address: impl ToSocketAddrs) -> Result<(), ConnectError> {
         match self {
             QpBackend::Own(local) => local.connect(address),
             QpBackend::Lent(lent) => {
@@ -149,7 +153,7 @@ impl QpBackend {
     }
 
     /// Answers a connection request, without the last message.
-    pub fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
+    pub(crate) fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
         match self {
             QpBackend::Own(local) => local.answer(request),
             QpBackend::Lent(lent) => {
@@ -165,7 +169,7 @@ impl QpBackend {
     }
 
     /// Stores the connection of the set-up.
-    pub fn keep(&mut self, connection: Option<SetupConnection>) {
+    pub(crate) fn keep(&mut self, connection: Option<SetupConnection>) {
         match self {
             QpBackend::Own(local) => local.connection = connection,
             QpBackend::Lent(lent) => lent.connection = connection,
@@ -173,14 +177,14 @@ impl QpBackend {
     }
 
     /// The connection of the set-up, if it is kept.
-    pub fn connection(&self) -> Option<&SetupConnection> {
+    pub(crate) fn connection(&self) -> Option<&SetupConnection> {
         match self {
             QpBackend::Own(local) => local.connection.as_ref(),
             QpBackend::Lent(lent) => lent.connection.as_ref(),
         }
     }
 
-    pub fn connect_pair(first: &mut QpBackend, second: &mut QpBackend) -> Result<(), ConnectError> {
+    pub(crate) fn connect_pair(first: &mut QpBackend, second: &mut QpBackend) -> Result<(), ConnectError> {
         match (first, second) {
             (QpBackend::Own(first), QpBackend::Own(second)) => LocalQp::connect_pair(first, second),
             (QpBackend::Lent(first), QpBackend::Lent(second))
@@ -203,7 +207,7 @@ impl QpBackend {
         }
     }
 
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         match self {
             QpBackend::Own(local) => local.state(),
             QpBackend::Lent(lent) => lent.daemon.state(lent.facts.number).unwrap_or(State::Reset),
@@ -211,7 +215,7 @@ impl QpBackend {
     }
 
     /// Lets the NIC fetch a managed or recycled send queue up to slot `count`.
-    pub fn enable(&self, count: u64) -> Result<(), CreateError> {
+    pub(crate) fn enable(&self, count: u64) -> Result<(), CreateError> {
         match self {
             QpBackend::Own(local) => local.enable(count),
             QpBackend::Lent(lent) => {
@@ -220,19 +224,19 @@ impl QpBackend {
         }
     }
 
-    pub fn modify(&self, change: &Modify) -> Result<(), CreateError> {
+    pub(crate) fn modify(&self, change: &Modify) -> Result<(), CreateError> {
         self.own()?.modify(change)
     }
 
     /// The state and attributes; of a daemon's queue pair only the state.
-    pub fn query(&self) -> Modify {
+    pub(crate) fn query(&self) -> Modify {
         match self {
             QpBackend::Own(local) => local.query(),
             QpBackend::Lent(_) => Modify { state: Some(self.state()), ..Modify::default() },
         }
     }
 
-    pub fn fail(&self) {
+    pub(crate) fn fail(&self) {
         match self {
             QpBackend::Own(local) => local.fail(),
             QpBackend::Lent(lent) => lent.daemon.release(&message::Request::Fail(lent.facts.number)),

@@ -50,42 +50,42 @@ impl RequestBound {
 }
 
 impl SendSide {
-    pub fn new(ring: Ring, bounds: Bounds) -> SendSide {
+    pub(crate) fn new(ring: Ring, bounds: Bounds) -> SendSide {
         SendSide { slots: ring.slots(), ring, bounds, produced: 0, published: 0, consumed: 0, requests: None }
     }
 
     /// Limits the queue to `most` requests, though the ring has more slots.
-    pub fn limited(self, most: u32) -> SendSide {
+    pub(crate) fn limited(self, most: u32) -> SendSide {
         let numbers = vec![0; self.ring.slots() as usize].into();
         SendSide { requests: Some(RequestBound { most, next: 0, numbers }), ..self }
     }
 
     /// Closes the queue, for a queue pair that only receives: it is always full.
-    pub fn closed(self) -> SendSide {
+    pub(crate) fn closed(self) -> SendSide {
         SendSide { slots: 0, ..self }
     }
 
     /// Continues from the index that an earlier program has published.
-    pub fn resumed(self) -> SendSide {
+    pub(crate) fn resumed(self) -> SendSide {
         let (produced, consumed) =
             (self.ring.word(remora_nic::Word::Produced), self.ring.word(remora_nic::Word::Consumed));
         SendSide { produced, published: produced, consumed, ..self }
     }
 
     /// The queue's memory.
-    pub fn ring(&self) -> &Ring {
+    pub(crate) fn ring(&self) -> &Ring {
         &self.ring
     }
 
     /// Fills the slots of one request without publishing them.
     #[inline]
-    pub fn push(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+    pub(crate) fn push(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.push_to(request, &Target::Peer)
     }
 
     /// Like [`push`](SendSide::push), for a request with a target of its own (a datagram or XRC).
     #[inline]
-    pub fn push_to(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), PostError> {
+    pub(crate) fn push_to(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), PostError> {
         match self.try_push(request, target) {
             Err(PostError::QueueFull) => {
                 self.consumed = self.ring.word(remora_nic::Word::Consumed);
@@ -116,7 +116,7 @@ impl SendSide {
     }
 
     /// Fills the slots of a PRISM operation without publishing them.
-    pub fn push_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+    pub(crate) fn push_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         self.consumed = self.ring.word(remora_nic::Word::Consumed);
         let free = self.slots.saturating_sub(self.produced - self.consumed);
         let ring = &self.ring;
@@ -128,21 +128,21 @@ impl SendSide {
 
     /// The index up to which slots are published.
     #[inline]
-    pub fn published(&self) -> u64 {
+    pub(crate) fn published(&self) -> u64 {
         self.published
     }
 
     /// Takes back the slots that were published from index `published` on. The NIC has not seen them: its
     /// doorbell was not rung, and the calling thread is inside its engine.
     #[cold]
-    pub fn withdraw(&mut self, published: u64) {
+    pub(crate) fn withdraw(&mut self, published: u64) {
         self.forget_from(published);
         self.published = published;
         self.ring.set_word(remora_nic::Word::Produced, published);
     }
 
     /// Drops the slots that were filled since the last publication.
-    pub fn take_back(&mut self) {
+    pub(crate) fn take_back(&mut self) {
         self.forget_from(self.published);
     }
 
@@ -156,7 +156,7 @@ impl SendSide {
 
     /// Fills slots with the bytes of work requests without publishing them. Returns false if the queue has
     /// too few free slots.
-    pub fn push_slots(&mut self, slots: &[[u8; wqe::SLOT]]) -> bool {
+    pub(crate) fn push_slots(&mut self, slots: &[[u8; wqe::SLOT]]) -> bool {
         self.consumed = self.ring.word(remora_nic::Word::Consumed);
         if self.produced - self.consumed + slots.len() as u64 > self.slots {
             return false;
@@ -170,7 +170,7 @@ impl SendSide {
 
     /// Publishes the filled slots by the producer index. Returns false if there were none.
     #[inline]
-    pub fn publish(&mut self) -> bool {
+    pub(crate) fn publish(&mut self) -> bool {
         if self.produced == self.published {
             return false;
         }
@@ -193,35 +193,35 @@ pub(crate) struct ReceiveSide {
 }
 
 impl ReceiveSide {
-    pub fn new(ring: Ring, stride: u64, max_sge: u32) -> ReceiveSide {
+    pub(crate) fn new(ring: Ring, stride: u64, max_sge: u32) -> ReceiveSide {
         ReceiveSide { slots: ring.slots(), ring, stride, max_sge, produced: 0, consumed: 0 }
     }
 
     /// Closes the queue, for a queue pair that only sends: it is always full.
-    pub fn closed(self) -> ReceiveSide {
+    pub(crate) fn closed(self) -> ReceiveSide {
         ReceiveSide { slots: 0, ..self }
     }
 
     /// Limits the queue to `requests` requests, though the ring may have more slots.
-    pub fn limited(self, requests: u32) -> ReceiveSide {
+    pub(crate) fn limited(self, requests: u32) -> ReceiveSide {
         ReceiveSide { slots: self.slots.min(u64::from(requests) * self.stride), ..self }
     }
 
     /// Continues from the index that an earlier program has published.
-    pub fn resumed(self) -> ReceiveSide {
+    pub(crate) fn resumed(self) -> ReceiveSide {
         let (produced, consumed) =
             (self.ring.word(remora_nic::Word::Produced), self.ring.word(remora_nic::Word::Consumed));
         ReceiveSide { produced, consumed, ..self }
     }
 
     /// The queue's memory.
-    pub fn ring(&self) -> &Ring {
+    pub(crate) fn ring(&self) -> &Ring {
         &self.ring
     }
 
     /// Fills the slots of one request without publishing them.
     #[inline]
-    pub fn push(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+    pub(crate) fn push(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         if request.sges.len() > self.max_sge as usize {
             return Err(PostError::TooManySges);
         }
@@ -239,17 +239,17 @@ impl ReceiveSide {
     }
 
     /// Continues in another ring, after a resize.
-    pub fn moved(&mut self, ring: Ring) {
+    pub(crate) fn moved(&mut self, ring: Ring) {
         (self.slots, self.ring) = (ring.slots(), ring);
     }
 
     /// The capacity in requests, and the list elements of each.
-    pub fn shape(&self) -> (u64, u32) {
+    pub(crate) fn shape(&self) -> (u64, u32) {
         (self.slots / self.stride, self.max_sge)
     }
 
     /// Makes the NIC use the posted requests round after round. Returns false if they do not fill the ring.
-    pub fn recycle(&mut self) -> bool {
+    pub(crate) fn recycle(&mut self) -> bool {
         let full = self.produced == self.ring.slots();
         if full {
             self.ring.recycle();
@@ -259,13 +259,13 @@ impl ReceiveSide {
 
     /// Publishes the posted requests by the producer index.
     #[inline]
-    pub fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         self.ring.set_word(remora_nic::Word::Produced, self.produced);
     }
 
     /// Takes back the request that was published last, as [`SendSide::withdraw`] does.
     #[cold]
-    pub fn withdraw(&mut self) {
+    pub(crate) fn withdraw(&mut self) {
         self.produced -= self.stride;
         self.publish();
     }
@@ -273,7 +273,7 @@ impl ReceiveSide {
     /// Returns whether the queue pair is in the error state. The doorbell must ring then, so that the NIC
     /// flushes.
     #[inline]
-    pub fn must_ring(&self) -> bool {
+    pub(crate) fn must_ring(&self) -> bool {
         self.ring.word(remora_nic::Word::Error) != 0
     }
 }

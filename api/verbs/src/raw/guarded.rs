@@ -15,12 +15,12 @@ pub(super) struct Guarded<T> {
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
-    pub fn new(engine: &Arc<Engine>, value: T) -> Guarded<T> {
+    pub(crate) fn new(engine: &Arc<Engine>, value: T) -> Guarded<T> {
         Guarded { engine: Arc::clone(engine), value: UnsafeCell::new(value) }
     }
 
     /// The engine whose lock guards the value.
-    pub fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
@@ -29,7 +29,7 @@ impl<T> Guarded<T> {
     /// # Panics
     /// If `inside` belongs to another engine.
     #[inline]
-    pub fn get<'a>(&'a self, inside: &'a mut Inside<'_>) -> &'a mut T {
+    pub(crate) fn get<'a>(&'a self, inside: &'a mut Inside<'_>) -> &'a mut T {
         assert!(inside.is_of(&self.engine), "the caller must hold the lock of this value's engine");
         // SAFETY: an `Inside` exists on one thread at a time, and it is borrowed as long as the value is.
         unsafe { &mut *self.value.get() }

@@ -31,13 +31,13 @@ pub(crate) struct OwnRma {
 
 impl OwnRma {
     /// Starts 1RMA on the engine that `options` names.
-    pub fn open(context: &Context, options: &RmaOptions) -> Result<OwnRma, CreateError> {
+    pub(crate) fn open(context: &Context, options: &RmaOptions) -> Result<OwnRma, CreateError> {
         let regions = Arc::new(Regions::new(options.regions));
         OwnRma::with(context, options, regions, remora_host::rma_cipher(options.keys))
     }
 
     /// Like [`open`](OwnRma::open), with this cipher, over regions that other engines may serve as well.
-    pub fn with(
+    pub(crate) fn with(
         context: &Context,
         options: &RmaOptions,
         regions: Arc<Regions>,
@@ -58,7 +58,7 @@ impl OwnRma {
     }
 
     /// Resolves the way to a server and keeps it. Over shared memory there is nothing to resolve.
-    pub fn reach(&self, server: Endpoint) -> Result<(), CreateError> {
+    pub(crate) fn reach(&self, server: Endpoint) -> Result<(), CreateError> {
         if self.engine.facts().kind != PortKind::Shm {
             let reached = self.find(server)?;
             self.servers.lock().unwrap_or_else(PoisonError::into_inner).keep(reached);
@@ -67,7 +67,7 @@ impl OwnRma {
     }
 
     /// Resolves the way to a server, for the caller to keep. Fails over shared memory.
-    pub fn find(&self, server: Endpoint) -> Result<Reached, CreateError> {
+    pub(crate) fn find(&self, server: Endpoint) -> Result<Reached, CreateError> {
         let peer = remora_host::connect::reach(&self.engine, server)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
         Ok(Reached::new(&self.engine, server, peer))
@@ -82,7 +82,7 @@ pub(super) struct NewPortal {
 
 impl Backend {
     /// Uses an engine of this process. The identity contains the process id, which servers cannot verify.
-    pub fn own(rma: OwnRma) -> Result<(Backend, Client), CreateError> {
+    pub(crate) fn own(rma: OwnRma) -> Result<(Backend, Client), CreateError> {
         let incarnation = remora_host::random().map_err(|_| NO_RANDOMNESS)? as u32;
         let address = rma.engine.facts().endpoint.address;
         let pid = std::process::id();
@@ -90,14 +90,14 @@ impl Backend {
     }
 
     /// Uses a daemon's engine. The daemon assigns the identity of this program.
-    pub fn of_daemon(daemon: &Arc<DaemonClient>) -> Result<(Backend, Client), CreateError> {
+    pub(crate) fn of_daemon(daemon: &Arc<DaemonClient>) -> Result<(Backend, Client), CreateError> {
         let (pid, incarnation) = daemon.identify()?;
         let address = daemon.facts().endpoint.address;
         Ok((Backend::Lent(Arc::clone(daemon)), Client { address, pid, incarnation }))
     }
 
     /// Returns whether RegionIds of both name the same regions.
-    pub fn shares_regions(&self, other: &Backend) -> bool {
+    pub(crate) fn shares_regions(&self, other: &Backend) -> bool {
         match (self, other) {
             (Backend::Own(one), Backend::Own(other)) => Arc::ptr_eq(&one.regions, &other.regions),
             (Backend::Lent(one), Backend::Lent(other)) => Arc::ptr_eq(one, other),
@@ -105,7 +105,7 @@ impl Backend {
         }
     }
 
-    pub fn register(
+    pub(crate) fn register(
         &self,
         memory: &MemoryRegion,
         rights: Rights,
@@ -127,7 +127,7 @@ impl Backend {
         }
     }
 
-    pub fn deregister(&self, id: u32) {
+    pub(crate) fn deregister(&self, id: u32) {
         match self {
             Backend::Own(rma) => {
                 let ended = rma.regions.deregister(id);
@@ -137,7 +137,7 @@ impl Backend {
         }
     }
 
-    pub fn rekey(&self, id: u32, key: &RegionKey) -> Result<(), CreateError> {
+    pub(crate) fn rekey(&self, id: u32, key: &RegionKey) -> Result<(), CreateError> {
         match self {
             Backend::Own(rma) => {
                 let changed = rma.regions.rekey(id, key);
@@ -149,14 +149,14 @@ impl Backend {
     }
 
     /// The present key of a region.
-    pub fn key(&self, id: u32) -> Option<RegionKey> {
+    pub(crate) fn key(&self, id: u32) -> Option<RegionKey> {
         match self {
             Backend::Own(rma) => rma.regions.get(id).map(|region| region.region_key),
             Backend::Lent(daemon) => daemon.rma_key(id).ok(),
         }
     }
 
-    pub fn create_portal(
+    pub(crate) fn create_portal(
         &self,
         context: &Context,
         domain: &ProtectionDomain,
@@ -194,7 +194,7 @@ impl Backend {
         Ok(NewPortal { facts, ring })
     }
 
-    pub fn destroy_portal(&self, portal: &PortalFacts) {
+    pub(crate) fn destroy_portal(&self, portal: &PortalFacts) {
         match self {
             Backend::Own(rma) => {
                 let ended = rma.engine.control(|control| control.destroy_portal(portal.number));
@@ -205,7 +205,7 @@ impl Backend {
     }
 
     /// Returns whether the calling thread runs a signal handler that interrupted a call on the engine.
-    pub fn has_caller(&self) -> bool {
+    pub(crate) fn has_caller(&self) -> bool {
         match self {
             Backend::Own(rma) => rma.engine.has_caller(),
             Backend::Lent(_) => false,
@@ -214,7 +214,7 @@ impl Backend {
 
     /// Rings the portal's doorbell, after commands were written to its ring.
     #[inline]
-    pub fn ring(&self, portal: &PortalFacts) {
+    pub(crate) fn ring(&self, portal: &PortalFacts) {
         match self {
             Backend::Own(rma) => rma.engine.ring_portal(portal.number),
             Backend::Lent(daemon) => daemon.ring(portal.bell),

@@ -18,7 +18,7 @@ pub(crate) struct Reached {
 
 impl Reached {
     /// Wraps a peer entry that [`reach`](remora_host::connect::reach) has found.
-    pub fn new(engine: &Arc<Engine>, server: Endpoint, peer: Peer) -> Reached {
+    pub(crate) fn new(engine: &Arc<Engine>, server: Endpoint, peer: Peer) -> Reached {
         Reached { engine: Arc::clone(engine), server, peer, fork: ForkMark::get() }
     }
 }
@@ -39,10 +39,10 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// Servers that one program has at a time. The way to an older one must be resolved again before use.
-    pub const MOST: usize = 1024;
+    pub(crate) const MOST: usize = 1024;
 
     /// Keeps the way to one more server. At the limit, releases the way to the oldest.
-    pub fn keep(&mut self, reached: Reached) {
+    pub(crate) fn keep(&mut self, reached: Reached) {
         self.reached.retain(|known| known.server != reached.server);
         if self.reached.len() == Servers::MOST {
             self.reached.pop_front();

@@ -14,18 +14,18 @@ use remora_wire::frame::{Peer, Route};
 use std::time::{Duration, Instant};
 
 /// Turns without progress before a run fails: more than a minute.
-pub const PATIENCE: u64 = 50_000_000;
+pub(crate) const PATIENCE: u64 = 50_000_000;
 
 /// An end of a pair, by the kind of service.
 #[allow(clippy::large_enum_variant, reason = "there are six of them")]
-pub enum Ends {
+pub(crate) enum Ends {
     Connected(Service, QueuePair),
     Datagrams(DatagramQueuePair, RemoteQueue),
     Extended(XrcInitiator, XrcTarget, Srq),
 }
 
 /// Two contexts in one process, whose queue pairs have one service.
-pub struct Services {
+pub(crate) struct Services {
     service: Service,
     pub sides: [(Context, ProtectionDomain, XrcDomain); 2],
     pairs: Vec<[(Ends, CompletionQueue); 2]>,
@@ -39,12 +39,12 @@ pub struct Services {
 const LONGEST_WAY: Duration = Duration::from_millis(20);
 
 impl Services {
-    pub fn new(service: Service, devices: [&Device; 2]) -> Services {
+    pub(crate) fn new(service: Service, devices: [&Device; 2]) -> Services {
         Services::of(service, devices.map(|device| device.open().unwrap()))
     }
 
     /// Builds an arm of open contexts.
-    pub fn of(service: Service, contexts: [Context; 2]) -> Services {
+    pub(crate) fn of(service: Service, contexts: [Context; 2]) -> Services {
         let sides = contexts.map(|context| {
             let domain = context.alloc_pd().unwrap();
             let xrc = context.open_xrc_domain(0).unwrap();
@@ -54,18 +54,18 @@ impl Services {
     }
 
     /// Marks an arm as one over links that delay frames, or with NICs that polling does not drive.
-    pub fn slow(self) -> Services {
+    pub(crate) fn slow(self) -> Services {
         Services { longest_way: LONGEST_WAY, ..self }
     }
 
-    pub fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         self.sides.iter().for_each(|(context, _, _)| sum.add(&context.counters()));
         sum
     }
 
     /// Returns the sum of the faults that both ports injected.
-    pub fn faults(&self) -> Tally {
+    pub(crate) fn faults(&self) -> Tally {
         let mut sum = Tally::default();
         self.sides.iter().for_each(|(context, _, _)| sum.sum(&context.port_counters().faults));
         sum

@@ -19,10 +19,10 @@ const SIZE: u32 = 4096;
 const VALUE: usize = 2500;
 
 /// A file that is removed when the value is dropped.
-pub struct Temporary(pub PathBuf);
+pub(crate) struct Temporary(pub PathBuf);
 
 impl Temporary {
-    pub fn new(name: &str) -> Temporary {
+    pub(crate) fn new(name: &str) -> Temporary {
         Temporary(tempfile::tempdir().unwrap().keep().join(format!("{name}.pcapng")))
     }
 }
@@ -34,7 +34,7 @@ impl Drop for Temporary {
 }
 
 /// Runs tshark on `file` with these arguments, with or without the dissector, and returns its output.
-pub fn tshark(file: &Path, dissector: bool, arguments: &[&str]) -> String {
+pub(crate) fn tshark(file: &Path, dissector: bool, arguments: &[&str]) -> String {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(file).args(["--disable-protocol", "rpcordma"]);
     // tshark recognises RoCE v2 by UDP port 4791, and the tests use other ports.

@@ -31,7 +31,7 @@ fn fill(table: &MemoryRegion) {
 
 /// Loads the shipped GET for each client and does nothing else. Takes over the objects that a daemon has
 /// kept, and ends when its standard input is closed.
-pub fn serve(nic: &str) {
+pub(crate) fn serve(nic: &str) {
     let context = open(nic);
     let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
     let domain = kept.domains.pop().unwrap_or_else(|| context.alloc_pd().unwrap());

@@ -20,7 +20,7 @@ fn strom(private_data: Vec<u8>) -> QpOptions {
 
 /// Deploys the GET kernel, connects each client and does nothing else. Takes over the objects that a daemon
 /// has kept.
-pub fn serve(nic: &str) {
+pub(crate) fn serve(nic: &str) {
     let context = open(nic);
     let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
     let again = kept.kernels.len();

@@ -19,7 +19,7 @@ use super::{LEN, LONG, Lender, Program, SocketPath, open};
 const NOBODY: u32 = 65534;
 
 /// A program's 1RMA on any NIC: a region that it exposes, and a portal for its own operations.
-pub struct Peer {
+pub(crate) struct Peer {
     pub context: Context,
     pub rma: Rma,
     pub domain: ProtectionDomain,
@@ -28,12 +28,12 @@ pub struct Peer {
     pub portal: Portal,
 }
 
-pub fn bytes(seed: usize) -> Vec<u8> {
+pub(crate) fn bytes(seed: usize) -> Vec<u8> {
     (0..LEN).map(|index| (index / 64 + index + seed) as u8).collect()
 }
 
 impl Peer {
-    pub fn new(context: Context, slots: u16) -> Peer {
+    pub(crate) fn new(context: Context, slots: u16) -> Peer {
         let rma = context.open_rma(&RmaOptions::default()).unwrap();
         let domain = context.alloc_pd().unwrap();
         let memory = || domain.allocate(LEN, Access::LOCAL_WRITE).unwrap();
@@ -45,7 +45,7 @@ impl Peer {
         Peer { context, rma, domain, served, local, portal }
     }
 
-    pub fn load(&self, len: usize) -> Vec<u8> {
+    pub(crate) fn load(&self, len: usize) -> Vec<u8> {
         let mut loaded = vec![0; len];
         self.local.memory().read(0, &mut loaded).unwrap();
         loaded
@@ -116,7 +116,7 @@ fn what_a_nic_of_ones_own_does_a_lent_one_does_over_shm() {
 }
 
 /// Runs a daemon for two users, of which each may have 32 slots.
-pub fn lend(path: &Path) {
+pub(crate) fn lend(path: &Path) {
     let limits = nicd::Limits { rma_slots: 32, rma_regions: 4, ..nicd::Limits::default() };
     let options = nicd::Options { limits, allow: vec![NOBODY], ..nicd::Options::default() };
     let _daemon = nicd::Daemon::open(&Device::udp("127.0.0.1:0").unwrap(), path, &options).unwrap();
@@ -124,7 +124,7 @@ pub fn lend(path: &Path) {
     let _ = std::io::Read::read_to_end(&mut std::io::stdin(), &mut Vec::new());
 }
 
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -133,7 +133,7 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 /// Runs as another program: prints its identity, and reads the region of each grant that it is given.
-pub fn program(nic: &str, slots: u16) {
+pub(crate) fn program(nic: &str, slots: u16) {
     let mut peer = Peer::new(Device::nicd(nic).owner(0).open().unwrap(), slots);
     let Client { pid, incarnation, .. } = peer.portal.identity();
     println!("says {pid} {incarnation}");

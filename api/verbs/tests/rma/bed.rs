@@ -8,16 +8,16 @@ use remora_verbs::{Access, CompletionQueue, Context, Device, PortKind, QpOptions
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// All rights of a region.
-pub const ALL: Rights = Rights(7);
+pub(crate) const ALL: Rights = Rights(7);
 
 /// The part of `whole` rounds that a run performs: one twentieth, or all if `REMORA_WHOLE` is set (`make
 /// nightly`).
-pub fn share(whole: u64) -> u64 {
+pub(crate) fn share(whole: u64) -> u64 {
     if std::env::var_os("REMORA_WHOLE").is_some() { whole } else { whole / 20 }
 }
 
 /// Two devices of the port with this name, or with this address.
-pub fn devices(port: &str) -> [Device; 2] {
+pub(crate) fn devices(port: &str) -> [Device; 2] {
     match port {
         "shm" => [Device::shm(), Device::shm()],
         address => [(); 2].map(|()| Device::udp(address).expect("an address of this machine")),
@@ -25,7 +25,7 @@ pub fn devices(port: &str) -> [Device; 2] {
 }
 
 /// Connects a queue pair, which gives both sides their link over `shm`.
-pub fn link(contexts: [&Context; 2]) -> Option<(QueuePair, QueuePair)> {
+pub(crate) fn link(contexts: [&Context; 2]) -> Option<(QueuePair, QueuePair)> {
     if contexts[0].port().kind != PortKind::Shm {
         return None;
     }
@@ -37,7 +37,7 @@ pub fn link(contexts: [&Context; 2]) -> Option<(QueuePair, QueuePair)> {
 }
 
 /// Options with these timers and without pacing.
-pub fn options(settings: Settings) -> RmaOptions {
+pub(crate) fn options(settings: Settings) -> RmaOptions {
     RmaOptions {
         settings,
         congestion: CongestionSettings { kind: ControlKind::None, ..CongestionSettings::software() },
@@ -46,11 +46,11 @@ pub fn options(settings: Settings) -> RmaOptions {
 }
 
 /// A millisecond in nanoseconds.
-pub const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 
 /// Timers by which a lost message costs 40 ms, and which allow a thread to be stopped for 100 ms within one
 /// copy.
-pub fn short_timers() -> Settings {
+pub(crate) fn short_timers() -> Settings {
     Settings {
         timers: Timers::Fixed,
         dispatch_timeout: 30 * MS,
@@ -62,10 +62,10 @@ pub fn short_timers() -> Settings {
 }
 
 /// Size of each region in bytes.
-pub const LEN: usize = 256 << 10;
+pub(crate) const LEN: usize = 256 << 10;
 
 /// A server and a client, driven by the test's thread and by their attendants.
-pub struct Bed {
+pub(crate) struct Bed {
     pub served: RmaRegion,
     pub local: RmaRegion,
     pub portal: Portal,
@@ -77,11 +77,11 @@ pub struct Bed {
 }
 
 impl Bed {
-    pub fn new(port: &str, settings: Settings, ciphers: [Box<dyn Cipher>; 2]) -> Bed {
+    pub(crate) fn new(port: &str, settings: Settings, ciphers: [Box<dyn Cipher>; 2]) -> Bed {
         Bed::of(devices(port).map(|device| device.open().unwrap()), settings, ciphers)
     }
 
-    pub fn of(contexts: [Context; 2], settings: Settings, ciphers: [Box<dyn Cipher>; 2]) -> Bed {
+    pub(crate) fn of(contexts: [Context; 2], settings: Settings, ciphers: [Box<dyn Cipher>; 2]) -> Bed {
         let link = link([&contexts[0], &contexts[1]]);
         let [first, second] = ciphers;
         let serving = contexts[0].open_rma_with(&options(settings), first).unwrap();
@@ -96,12 +96,12 @@ impl Bed {
         Bed { served, local, portal, serving, client, server_cq, contexts, _link: link }
     }
 
-    pub fn grant(&self) -> Grant {
+    pub(crate) fn grant(&self) -> Grant {
         self.served.grant(&self.portal.identity())
     }
 
     /// Waits until neither side has an operation in progress, and both windows are free.
-    pub fn wait_until_idle(&mut self) {
+    pub(crate) fn wait_until_idle(&mut self) {
         wait_until_idle(&[&self.serving, &self.client], || {
             self.server_cq.poll(&mut []).unwrap();
             assert_eq!(self.portal.poll(), Ok(None), "an unknown operation has ended");
@@ -113,7 +113,7 @@ impl Bed {
 ///
 /// # Panics
 /// If that takes a minute.
-pub fn wait_until_idle(engines: &[&Rma], mut pass: impl FnMut()) {
+pub(crate) fn wait_until_idle(engines: &[&Rma], mut pass: impl FnMut()) {
     let begun = std::time::Instant::now();
     let idle = |rma: &&Rma| {
         let facts = rma.facts().unwrap();
@@ -128,7 +128,7 @@ pub fn wait_until_idle(engines: &[&Rma], mut pass: impl FnMut()) {
 }
 
 /// Sets a flag at the end of a scope, also after a panic, because other threads wait for the flag.
-pub struct SetAtEnd<'a>(pub &'a AtomicBool);
+pub(crate) struct SetAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
     fn drop(&mut self) {

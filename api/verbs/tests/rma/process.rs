@@ -11,16 +11,16 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Environment variable with the role of the other process.
-pub const ROLE: &str = "REMORA_TEST_RMA_ROLE";
+pub(crate) const ROLE: &str = "REMORA_TEST_RMA_ROLE";
 /// The key of the region that any other process serves. Tests derive grants from it on both sides.
 const KEY: [u8; 16] = [0x77; 16];
 
-pub fn key() -> RegionKey {
+pub(crate) fn key() -> RegionKey {
     RegionKey::new(KEY).unwrap()
 }
 
 /// A command that runs the test `acts_its_role` of `module` in a process of its own.
-pub fn command(module: &str, role: &str) -> Command {
+pub(crate) fn command(module: &str, role: &str) -> Command {
     let (_, inner) = module.split_once("::").unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", &format!("{inner}::acts_its_role"), "--nocapture"]).env(ROLE, role);
@@ -28,14 +28,14 @@ pub fn command(module: &str, role: &str) -> Command {
 }
 
 /// Sends a signal to a process.
-pub fn signal(process: &Process, signal: libc::c_int) {
+pub(crate) fn signal(process: &Process, signal: libc::c_int) {
     let pid = libc::pid_t::try_from(process.id()).unwrap();
     // SAFETY: the process is a child of this one that nobody has waited for.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
 /// Waits until a process is stopped. A signal takes effect some time after it was sent.
-pub fn wait_until_stopped(process: &Process) {
+pub(crate) fn wait_until_stopped(process: &Process) {
     let file = format!("/proc/{}/stat", process.id());
     let state = || std::fs::read_to_string(&file).unwrap().rsplit(')').next().unwrap().trim().to_owned();
     while !state().starts_with('T') {
@@ -44,7 +44,7 @@ pub fn wait_until_stopped(process: &Process) {
 }
 
 /// Waits until a process ends by itself. Returns the rest, behind `word`, of its line with that.
-pub fn last_words(mut process: Process, word: &str) -> String {
+pub(crate) fn last_words(mut process: Process, word: &str) -> String {
     drop(process.stdin.take());
     let says = process.line_with(word);
     process.end();
@@ -52,19 +52,19 @@ pub fn last_words(mut process: Process, word: &str) -> String {
 }
 
 /// Waits until the parent process closes the standard input, or is gone.
-pub fn until_told() {
+pub(crate) fn until_told() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
 /// A file that several processes map.
-pub struct Mapped {
+pub(crate) struct Mapped {
     pub path: PathBuf,
     pub bytes: &'static [std::sync::atomic::AtomicU8],
 }
 
 impl Mapped {
     /// Creates a file of zeros and maps it.
-    pub fn create(name: &str, len: usize) -> Mapped {
+    pub(crate) fn create(name: &str, len: usize) -> Mapped {
         let path = std::env::temp_dir().join(format!("remora-{name}-{}", std::process::id()));
         File::options()
             .read(true)
@@ -78,7 +78,7 @@ impl Mapped {
         Mapped::open(path, len)
     }
 
-    pub fn open(path: PathBuf, len: usize) -> Mapped {
+    pub(crate) fn open(path: PathBuf, len: usize) -> Mapped {
         let file = File::options().read(true).write(true).open(&path).unwrap();
         // SAFETY: a new mapping, which is never unmapped: its bytes live as long as the process.
         let bytes = unsafe {
@@ -90,13 +90,18 @@ impl Mapped {
         Mapped { path, bytes }
     }
 
-    pub fn load(&self) -> Vec<u8> {
+    pub(crate) fn load(&self) -> Vec<u8> {
         self.bytes.iter().map(|byte| byte.load(std::sync::atomic::Ordering::Relaxed)).collect()
     }
 }
 
 /// Serves the bytes of a file, and prints `serving ENDPOINT ID LEN`.
-pub fn serve(device: &Device, path: PathBuf, len: usize, settings: Settings) -> (Context, Rma, RmaRegion) {
+pub(crate) fn serve(
+    device: &Device,
+    path: PathBuf,
+    len: usize,
+    settings: Settings,
+) -> (Context, Rma, RmaRegion) {
     let context = device.open().unwrap();
     let mapped = Mapped::open(path, len);
     let domain = context.alloc_pd().unwrap();
@@ -112,7 +117,7 @@ pub fn serve(device: &Device, path: PathBuf, len: usize, settings: Settings) -> 
 
 /// Derives a client's grant for the region that a server has printed as `words`. `any` is any region, used
 /// for the derivation.
-pub fn grant(words: &str, client: &Client, any: &RmaRegion) -> Grant {
+pub(crate) fn grant(words: &str, client: &Client, any: &RmaRegion) -> Grant {
     let mut words = words.split(' ');
     let mut next = || words.next().unwrap();
     let address: SocketAddr = next().parse().unwrap();

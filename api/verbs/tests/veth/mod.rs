@@ -6,15 +6,15 @@ use remora_verbs::{Context, Device};
 use std::process::{Command, Stdio};
 
 /// IPv4 addresses of the two ends, with an MTU of 1500.
-pub const V4: [&str; 2] = ["10.213.7.1", "10.213.7.2"];
+pub(crate) const V4: [&str; 2] = ["10.213.7.1", "10.213.7.2"];
 /// IPv6 addresses of the two ends.
-pub const V6: [&str; 2] = ["fd00:7::1", "fd00:7::2"];
+pub(crate) const V6: [&str; 2] = ["fd00:7::1", "fd00:7::2"];
 
 /// The interface in each namespace.
 const INTERFACES: [&str; 2] = ["near0", "far0"];
 
 /// Two network namespaces, which are removed when this value is dropped.
-pub struct Veth {
+pub(crate) struct Veth {
     spaces: [Namespace; 2],
 }
 
@@ -23,7 +23,7 @@ impl Veth {
     ///
     /// # Errors
     /// This process may not.
-    pub fn new() -> Result<Veth, remora_netns::Error> {
+    pub(crate) fn new() -> Result<Veth, remora_netns::Error> {
         let spaces = [Namespace::new("near")?, Namespace::new("far")?];
         let [near, far] = &spaces;
         // Turns duplicate address detection off for new interfaces, link-local addresses included.
@@ -42,23 +42,23 @@ impl Veth {
     }
 
     /// Runs `ip` in namespace `side`, and returns its output.
-    pub fn ip(&self, side: usize, arguments: &str) -> String {
+    pub(crate) fn ip(&self, side: usize, arguments: &str) -> String {
         self.spaces[side].ip(arguments).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Turns duplicate address detection on for the interface in namespace `side`.
-    pub fn checks_addresses(&self, side: usize) {
+    pub(crate) fn checks_addresses(&self, side: usize) {
         self.spaces[side].check_addresses(INTERFACES[side], true).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// The name of the interface in namespace `side`.
-    pub fn interface(&self, side: usize) -> &str {
+    pub(crate) fn interface(&self, side: usize) -> &str {
         INTERFACES[side]
     }
 
     /// A command that runs this binary as `role` in namespace `side`: the test `acts_its_role` of `module`
     /// finds the role in the environment variable `variable`.
-    pub fn run(&self, side: usize, module: &str, variable: &str, role: &str) -> Command {
+    pub(crate) fn run(&self, side: usize, module: &str, variable: &str, role: &str) -> Command {
         let mut command = self.spaces[side].command(std::env::current_exe().unwrap());
         let (_, inner) = module.split_once("::").unwrap();
         command
@@ -70,7 +70,7 @@ impl Veth {
 
     /// Opens a device in namespace `side`. The calling thread stays there; the device can be used from any
     /// thread.
-    pub fn open(&self, side: usize, device: &Device) -> Context {
+    pub(crate) fn open(&self, side: usize, device: &Device) -> Context {
         self.spaces[side].enter().unwrap_or_else(|error| panic!("{error}"));
         device.open().unwrap_or_else(|error| panic!("{error}"))
     }

@@ -9,7 +9,7 @@ use remora_fault::Random;
 use crate::node::{Mad, Node, SECOND, config};
 
 /// Prints the seed of a history that fails.
-pub struct Seed(pub u64);
+pub(crate) struct Seed(pub u64);
 
 impl Drop for Seed {
     fn drop(&mut self) {
@@ -20,7 +20,7 @@ impl Drop for Seed {
 }
 
 /// Two managers on a bad link.
-pub struct World {
+pub(crate) struct World {
     pub nodes: [Node; 2],
     pub now: Instant,
     pub random: Random,
@@ -32,7 +32,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64) -> World {
+    pub(crate) fn new(seed: u64) -> World {
         let mut random = Random::new(seed);
         let loss = [0, 0, 10, 30, 50, 70][random.below(6) as usize];
         let nodes = [Node::new(1, config(1)), Node::new(2, config(2))];
@@ -40,7 +40,7 @@ impl World {
     }
 
     /// Puts the MADs that the managers send on the link, or loses them.
-    pub fn pump(&mut self) {
+    pub(crate) fn pump(&mut self) {
         for sender in 0..2 {
             for mad in self.nodes[sender].sent() {
                 let copies = if self.random.chance(self.loss as f64 / 100.0) {
@@ -60,13 +60,13 @@ impl World {
     }
 
     /// Returns the time of the next thing that happens.
-    pub fn next(&self) -> Instant {
+    pub(crate) fn next(&self) -> Instant {
         let arrival = self.flights.keys().next().map_or(Instant::NEVER, |(time, _)| *time);
         self.nodes.iter().fold(arrival, |time, node| time.min(node.cm.next_deadline()))
     }
 
     /// Lets the next thing happen, if it happens until `until`. Returns false if nothing is left to happen.
-    pub fn step(&mut self, until: Instant) -> bool {
+    pub(crate) fn step(&mut self, until: Instant) -> bool {
         self.pump();
         let time = self.next();
         if time > until || time == Instant::NEVER {
@@ -90,12 +90,12 @@ impl World {
     }
 
     /// Takes the events of a node.
-    pub fn events(&mut self, node: usize) -> Vec<CmEvent> {
+    pub(crate) fn events(&mut self, node: usize) -> Vec<CmEvent> {
         std::iter::from_fn(|| self.nodes[node].cm.next_event()).collect()
     }
 
     /// Checks that no connection is left and no timer runs.
-    pub fn expect_nothing_left(&self) {
+    pub(crate) fn expect_nothing_left(&self) {
         for node in &self.nodes {
             assert_eq!((node.cm.id_count(), node.cm.next_deadline()), (0, Instant::NEVER), "node {}", node.n);
         }

@@ -10,39 +10,39 @@ use remora_wire::mad::{CmMessage, LEN, PortSpace, RejectReason, ServiceId, heade
 use remora_wire::{Address, Psn, Qpn};
 
 /// The service that tests listen for.
-pub const SERVICE: ServiceId = ServiceId::rdma_ip(PortSpace::Tcp, 7174);
+pub(crate) const SERVICE: ServiceId = ServiceId::rdma_ip(PortSpace::Tcp, 7174);
 
 /// Nanoseconds of a second.
-pub const SECOND: u64 = 1_000_000_000;
+pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// The bytes of a MAD.
-pub type Mad = [u8; LEN];
+pub(crate) type Mad = [u8; LEN];
 
 /// Returns the address of the `n`-th node.
-pub fn address(n: u8) -> Address {
+pub(crate) fn address(n: u8) -> Address {
     Ipv4Addr::new(10, 0, 0, n).into()
 }
 
 /// Returns the configuration of a small manager for the `n`-th node.
-pub fn config(n: u8) -> CmConfig {
+pub(crate) fn config(n: u8) -> CmConfig {
     let small =
         CmConfig { max_ids: 16, max_listeners: 4, max_outgoing: 32, max_events: 32, ..CmConfig::new(0, 0) };
     CmConfig { ca_guid: 0x0200_0000_0000_0000 | u64::from(n), seed: 0x1357_0000 * u64::from(n) + 7, ..small }
 }
 
 /// Parses the message of a MAD.
-pub fn message(mad: &Mad) -> CmMessage {
+pub(crate) fn message(mad: &Mad) -> CmMessage {
     let header = header::Repr::parse(&header::View::new(mad).unwrap());
     CmMessage::parse(&header, &mad[header::LEN..]).expect("a message of a manager")
 }
 
 /// Returns the name of a MAD's message.
-pub fn name(mad: &Mad) -> &'static str {
+pub(crate) fn name(mad: &Mad) -> &'static str {
     header::View::new(mad).unwrap().attribute().name().unwrap()
 }
 
 /// Returns the parameters of a request of node `source` to node `destination`, with distinct values.
-pub fn param(source: u8, destination: u8) -> ConnectParam<'static> {
+pub(crate) fn param(source: u8, destination: u8) -> ConnectParam<'static> {
     let gids = GidPair::new(address(source), address(destination));
     let ip = ip_cm::Repr { port: 40_000, addresses: ip_cm::Addresses::of(gids.local, gids.remote) };
     let new = ConnectParam::new(gids, SERVICE, Qpn::new(0x10_0000 | u32::from(source)));
@@ -55,7 +55,7 @@ pub fn param(source: u8, destination: u8) -> ConnectParam<'static> {
 }
 
 /// Returns the parameters of an acceptance, with distinct values.
-pub fn acceptance() -> AcceptParam<'static> {
+pub(crate) fn acceptance() -> AcceptParam<'static> {
     AcceptParam {
         qpn: Qpn::new(0x20_0000),
         starting_psn: Psn::new(0x22_2222),
@@ -68,34 +68,34 @@ pub fn acceptance() -> AcceptParam<'static> {
 }
 
 /// Returns the parameters of a refusal by the program.
-pub fn refusal() -> RejectParam<'static> {
+pub(crate) fn refusal() -> RejectParam<'static> {
     RejectParam::new(RejectReason::CONSUMER)
 }
 
 /// A manager and the handles of its ids.
-pub struct Node {
+pub(crate) struct Node {
     pub cm: Cm,
     pub n: u8,
     pub fresh: u64,
 }
 
 impl Node {
-    pub fn new(n: u8, config: CmConfig) -> Node {
+    pub(crate) fn new(n: u8, config: CmConfig) -> Node {
         Node { cm: Cm::new(config), n, fresh: 1_000 }
     }
 
     /// Listens for [`SERVICE`] with handle 1.
-    pub fn listen(&mut self, backlog: u32) {
+    pub(crate) fn listen(&mut self, backlog: u32) {
         self.cm.listen(1, &Listen { service_id: SERVICE, address: None, backlog, zone: 0 }).unwrap();
     }
 
     /// Processes a MAD from node `sender`.
-    pub fn receive(&mut self, now: Instant, sender: u8, mad: &[u8]) {
+    pub(crate) fn receive(&mut self, now: Instant, sender: u8, mad: &[u8]) {
         self.receive_classed(now, sender, 0, mad);
     }
 
     /// Takes a MAD that arrives from node `sender` with this traffic class.
-    pub fn receive_classed(&mut self, now: Instant, sender: u8, traffic_class: u8, mad: &[u8]) {
+    pub(crate) fn receive_classed(&mut self, now: Instant, sender: u8, traffic_class: u8, mad: &[u8]) {
         let gids = GidPair::new(address(self.n), address(sender));
         if self.cm.receive(now, MadPath { gids, traffic_class }, mad, self.fresh) {
             self.fresh += 1;
@@ -104,20 +104,20 @@ impl Node {
     }
 
     /// Takes the MADs to send.
-    pub fn sent(&mut self) -> Vec<Mad> {
+    pub(crate) fn sent(&mut self) -> Vec<Mad> {
         let mut mad = [0; LEN];
         std::iter::from_fn(|| self.cm.transmit(&mut mad).map(|_| mad)).collect()
     }
 
     /// Takes the MADs to send, and returns their traffic classes.
-    pub fn sent_classes(&mut self) -> Vec<u8> {
+    pub(crate) fn sent_classes(&mut self) -> Vec<u8> {
         let mut mad = [0; LEN];
         std::iter::from_fn(|| self.cm.transmit(&mut mad).map(|path| path.traffic_class)).collect()
     }
 
     /// Takes the next event, which must be the only one.
     #[track_caller]
-    pub fn event(&mut self) -> CmEvent {
+    pub(crate) fn event(&mut self) -> CmEvent {
         let event = self.cm.next_event().expect("an event");
         assert_eq!(self.cm.next_event(), None, "only one event is expected");
         event
@@ -125,7 +125,7 @@ impl Node {
 
     /// Takes the only event, which must be of this kind, and returns its handle.
     #[track_caller]
-    pub fn expect(&mut self, is: fn(&EventKind) -> bool) -> u64 {
+    pub(crate) fn expect(&mut self, is: fn(&EventKind) -> bool) -> u64 {
         let event = self.event();
         assert!(is(&event.kind), "{event:?}");
         event.handle
@@ -133,24 +133,24 @@ impl Node {
 
     /// Checks that there are no events and no MADs.
     #[track_caller]
-    pub fn expect_silence(&mut self) {
+    pub(crate) fn expect_silence(&mut self) {
         assert_eq!(self.cm.next_event(), None);
         assert!(self.sent().is_empty());
     }
 }
 
 /// Two nodes: node 1 is active, node 2 listens.
-pub struct Pair {
+pub(crate) struct Pair {
     pub active: Node,
     pub passive: Node,
     pub now: Instant,
 }
 
 /// Handle of the active side's id.
-pub const ACTIVE: u64 = 5;
+pub(crate) const ACTIVE: u64 = 5;
 
 impl Pair {
-    pub fn new() -> Pair {
+    pub(crate) fn new() -> Pair {
         let active = Node::new(1, config(1));
         let mut passive = Node::new(2, config(2));
         passive.listen(4);
@@ -158,7 +158,7 @@ impl Pair {
     }
 
     /// Delivers messages until none is left, and returns their names.
-    pub fn exchange(&mut self) -> Vec<&'static str> {
+    pub(crate) fn exchange(&mut self) -> Vec<&'static str> {
         let mut names = Vec::new();
         loop {
             let to_passive = self.active.sent();
@@ -178,14 +178,14 @@ impl Pair {
     }
 
     /// Lets the active side send its request, and returns the handle of the passive side.
-    pub fn request(&mut self) -> u64 {
+    pub(crate) fn request(&mut self) -> u64 {
         self.active.cm.connect(self.now, ACTIVE, &param(1, 2)).unwrap();
         self.exchange();
         self.passive.expect(|kind| matches!(kind, EventKind::ConnectRequest(_)))
     }
 
     /// Lets the passive side accept, and returns its handle.
-    pub fn respond(&mut self) -> u64 {
+    pub(crate) fn respond(&mut self) -> u64 {
         let handle = self.request();
         self.passive.cm.accept(self.now, handle, &acceptance()).unwrap();
         self.exchange();
@@ -194,7 +194,7 @@ impl Pair {
     }
 
     /// Creates a pair with an established connection, and returns it with the handle of the passive side.
-    pub fn established() -> (Pair, u64) {
+    pub(crate) fn established() -> (Pair, u64) {
         let mut pair = Pair::new();
         let handle = pair.respond();
         pair.active.cm.ready_to_use(ACTIVE, b"ready").unwrap();
@@ -204,7 +204,7 @@ impl Pair {
     }
 
     /// Advances the time to the next timer of either side.
-    pub fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         self.now = self.active.cm.next_deadline().min(self.passive.cm.next_deadline());
         assert!(self.now < Instant::NEVER, "nothing waits");
         for node in [&mut self.active, &mut self.passive] {
@@ -215,7 +215,7 @@ impl Pair {
 
     /// Checks that both sides have nothing left but their listeners, and that no timer runs.
     #[track_caller]
-    pub fn expect_nothing_left(&self) {
+    pub(crate) fn expect_nothing_left(&self) {
         for node in [&self.active, &self.passive] {
             assert_eq!((node.cm.id_count(), node.cm.next_deadline()), (0, Instant::NEVER));
         }

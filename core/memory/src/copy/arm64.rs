@@ -35,7 +35,7 @@ macro_rules! in_order {
 
 /// # Safety
 /// The conditions of [`super::fetch`].
-pub unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) -> bool {
+pub(crate) unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let head = src.align_offset(8).min(len);
     let words = (len - head) & !7;
     let tail = len - head - words;
@@ -135,7 +135,7 @@ unsafe fn fetch_lines(dst: *mut u8, src: *const u8, len: usize) -> bool {
 
 /// # Safety
 /// The conditions of [`super::place`].
-pub unsafe fn place(dst: *mut u8, src: *const u8, len: usize) -> bool {
+pub(crate) unsafe fn place(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let head = dst.align_offset(8).min(len);
     let words = (len - head) & !7;
     let tail = len - head - words;
@@ -200,7 +200,7 @@ unsafe fn place_in_any_order(dst: *mut u8, src: *const u8, len: usize) -> bool {
 /// # Safety
 /// The conditions of [`super::scatter`].
 #[inline(always)]
-pub unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
+pub(crate) unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
     // SAFETY: the caller's promise; no stack, no flags.
     unsafe {
         guarded_asm!(
@@ -217,14 +217,14 @@ pub unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
 
 /// Orders earlier stores before all later ones.
 #[inline]
-pub fn settle() {
+pub(crate) fn settle() {
     // SAFETY: a barrier.
     unsafe { asm!("dmb ishst", options(nostack, preserves_flags)) };
 }
 
 /// # Safety
 /// The conditions of [`super::transfer`].
-pub unsafe fn transfer(dst: *mut u8, src: *const u8, len: usize) -> bool {
+pub(crate) unsafe fn transfer(dst: *mut u8, src: *const u8, len: usize) -> bool {
     // SAFETY: the caller's promise.
     unsafe { staged::transfer(dst, src, len, fetch, place) }
 }

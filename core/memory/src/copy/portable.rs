@@ -19,7 +19,7 @@ fn steps(shared: *const u8, len: usize) -> impl Iterator<Item = (usize, bool)> {
 
 /// # Safety
 /// The conditions of [`super::fetch`].
-pub unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) -> bool {
+pub(crate) unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let src = src.cast_mut();
     // SAFETY: every step lies within `len`, words are aligned, and the shared side is read by atomics only.
     unsafe {
@@ -37,19 +37,19 @@ pub unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) -> bool {
 
 /// # Safety
 /// The conditions of [`super::scatter`].
-pub unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
+pub(crate) unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
     // SAFETY: the caller's promise.
     unsafe { place(dst, src, super::SCATTERED) }
 }
 
 /// Orders earlier stores before all later ones.
-pub fn settle() {
+pub(crate) fn settle() {
     fence(Ordering::Release);
 }
 
 /// # Safety
 /// The conditions of [`super::place`].
-pub unsafe fn place(dst: *mut u8, src: *const u8, len: usize) -> bool {
+pub(crate) unsafe fn place(dst: *mut u8, src: *const u8, len: usize) -> bool {
     // SAFETY: as in `fetch`, with source and destination exchanged.
     unsafe {
         for (at, word) in steps(dst, len) {
@@ -66,7 +66,7 @@ pub unsafe fn place(dst: *mut u8, src: *const u8, len: usize) -> bool {
 
 /// # Safety
 /// The conditions of [`super::transfer`].
-pub unsafe fn transfer(dst: *mut u8, src: *const u8, len: usize) -> bool {
+pub(crate) unsafe fn transfer(dst: *mut u8, src: *const u8, len: usize) -> bool {
     // SAFETY: the caller's promise.
     unsafe { staged::transfer(dst, src, len, fetch, place) }
 }

@@ -11,7 +11,7 @@ const LINE: usize = 64;
 ///
 /// # Safety
 /// The conditions of [`super::transfer`]; `fetch` and `place` are those of this module's parent.
-pub unsafe fn transfer(
+pub(crate) unsafe fn transfer(
     dst: *mut u8,
     src: *const u8,
     len: usize,

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::page_fault::guarded_asm;
 
-pub use self::{copy as fetch, copy as place, copy as transfer};
+pub(crate) use self::{copy as fetch, copy as place, copy as transfer};
 
 // The registers are named, because an asm block with a label operand has no outputs.
 macro_rules! moves {
@@ -28,7 +28,7 @@ macro_rules! moves {
         /// # Safety
         /// Source and destination are mapped for the width of the register, or page faults are handled.
         #[inline(always)]
-        pub unsafe fn $name(dst: *mut u8, src: *const u8) -> bool {
+        pub(crate) unsafe fn $name(dst: *mut u8, src: *const u8) -> bool {
             // SAFETY: the caller's promise; no stack, no flags.
             unsafe {
                 guarded_asm!($load, $store,; { return false }; d = in(reg) dst, s = in(reg) src,
@@ -95,7 +95,7 @@ unsafe fn move64(dst: *mut u8, src: *const u8) -> bool {
 /// # Safety
 /// Source and destination are mapped for `len` bytes.
 #[inline(always)]
-pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> bool {
+pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> bool {
     // 64 bytes are a WQE, a CQE and the usual benchmark payload: one comparison, or none if the length is a
     // constant.
     if len == 64 {
@@ -110,7 +110,7 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> bool {
 /// # Safety
 /// Source and destination are mapped for 128 bytes and 32-byte aligned.
 #[inline(always)]
-pub unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
+pub(crate) unsafe fn scatter(dst: *mut u8, src: *const u8) -> bool {
     // SAFETY: the caller's promise, and the machine supports the chosen method.
     unsafe {
         match copy_method() {
@@ -156,7 +156,7 @@ pub(super) unsafe fn scatter_wide(dst: *mut u8, src: *const u8) -> bool {
 
 /// Orders streaming stores, which are otherwise unordered, before all later stores.
 #[inline]
-pub fn settle() {
+pub(crate) fn settle() {
     // SAFETY: a fence.
     unsafe { asm!("sfence", options(nostack, preserves_flags)) };
 }

@@ -12,28 +12,35 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub fn new(config: Config) -> Bench {
+    pub(crate) fn new(config: Config) -> Bench {
         let table = Arc::new(Table::new(config).unwrap());
         let pd = table.alloc_pd().unwrap();
         Bench { engine: Biased::new(&table, ()), pd, table }
     }
 
-    pub fn small() -> Bench {
+    pub(crate) fn small() -> Bench {
         Bench::new(Config::small())
     }
 
-    pub fn probe(&self, key: Key, va: u64, len: usize, access: Access) -> Result<(), AccessError> {
+    pub(crate) fn probe(&self, key: Key, va: u64, len: usize, access: Access) -> Result<(), AccessError> {
         self.probe_as(self.pd, key, va, len, access)
     }
 
-    pub fn probe_as(&self, pd: Pd, key: Key, va: u64, len: usize, access: Access) -> Result<(), AccessError> {
+    pub(crate) fn probe_as(
+        &self,
+        pd: Pd,
+        key: Key,
+        va: u64,
+        len: usize,
+        access: Access,
+    ) -> Result<(), AccessError> {
         let mut pass = self.engine.enter();
         let (_, mem) = pass.parts();
         mem.probe(pd, key, va, len, access)
     }
 
     /// Runs `body` on the span inside a pass.
-    pub fn with<R>(&self, key: Key, va: u64, len: usize, body: impl FnOnce(Span<'_>) -> R) -> R {
+    pub(crate) fn with<R>(&self, key: Key, va: u64, len: usize, body: impl FnOnce(Span<'_>) -> R) -> R {
         let mut pass = self.engine.enter();
         let (_, mem) = pass.parts();
         body(mem.check(self.pd, key, va, len, ALL).unwrap())

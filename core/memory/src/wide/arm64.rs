@@ -22,7 +22,7 @@ fn from_words(words: [u64; 2]) -> u128 {
 /// # Safety
 /// The conditions of [`super::compare_swap`].
 #[inline]
-pub unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> Option<u128> {
+pub(crate) unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> Option<u128> {
     let expected = words(compare);
     let new = words(swap);
     let mut was = expected;
@@ -50,7 +50,7 @@ pub unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> Option<u
 /// # Safety
 /// The conditions of [`super::load`].
 #[inline]
-pub unsafe fn load(at: *const u128) -> Option<u128> {
+pub(crate) unsafe fn load(at: *const u128) -> Option<u128> {
     // SAFETY: the caller's promise; a page fault of the compare-and-swap is handled.
     unsafe {
         if is_aarch64_feature_detected!("lse2") {
@@ -69,7 +69,7 @@ pub unsafe fn load(at: *const u128) -> Option<u128> {
 /// # Safety
 /// The conditions of [`super::load_writable`].
 #[inline]
-pub unsafe fn load_writable(at: *mut u128) -> Option<u128> {
+pub(crate) unsafe fn load_writable(at: *mut u128) -> Option<u128> {
     // SAFETY: the caller's promise.
     unsafe { if is_aarch64_feature_detected!("lse2") { load_pair(at) } else { compare_swap(at, 0, 0) } }
 }
@@ -92,7 +92,7 @@ unsafe fn load_pair(at: *const u128) -> Option<u128> {
 /// # Safety
 /// The conditions of [`super::store`].
 #[inline]
-pub unsafe fn store(at: *mut u128, value: u128) -> bool {
+pub(crate) unsafe fn store(at: *mut u128, value: u128) -> bool {
     let [first, second] = words(value);
     // SAFETY: the caller's promise.
     unsafe {

@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 
 /// # Safety
 /// The conditions of [`super::compare_swap`].
-pub unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> Option<u128> {
+pub(crate) unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> Option<u128> {
     // SAFETY: the caller's promise.
     Some(unsafe { one_at_a_time(at, |was| (was == compare).then_some(swap)) })
 }
 
 /// # Safety
 /// The conditions of [`super::load`].
-pub unsafe fn load(at: *const u128) -> Option<u128> {
+pub(crate) unsafe fn load(at: *const u128) -> Option<u128> {
     // SAFETY: the caller's promise.
     Some(unsafe { one_at_a_time(at.cast_mut(), |_| None) })
 }

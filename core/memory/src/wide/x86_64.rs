@@ -12,7 +12,7 @@ use std::is_x86_feature_detected;
 /// # Safety
 /// The conditions of [`super::compare_swap`].
 #[inline]
-pub unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> Option<u128> {
+pub(crate) unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> Option<u128> {
     if is_x86_feature_detected!("cmpxchg16b") {
         // SAFETY: the caller's promise, and the machine has the instruction.
         return unsafe { locked(at, compare, swap) };
@@ -24,7 +24,7 @@ pub unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> Option<u
 /// # Safety
 /// The conditions of [`super::load`].
 #[inline]
-pub unsafe fn load(at: *const u128) -> Option<u128> {
+pub(crate) unsafe fn load(at: *const u128) -> Option<u128> {
     if is_x86_feature_detected!("avx") {
         let value: __m128i;
         // SAFETY: the caller's promise.
@@ -42,7 +42,7 @@ pub unsafe fn load(at: *const u128) -> Option<u128> {
 /// # Safety
 /// The conditions of [`super::load_writable`].
 #[inline]
-pub unsafe fn load_writable(at: *mut u128) -> Option<u128> {
+pub(crate) unsafe fn load_writable(at: *mut u128) -> Option<u128> {
     if !is_x86_feature_detected!("avx") {
         // SAFETY: the caller's promise.
         return unsafe { compare_swap(at, 0, 0) };
@@ -54,7 +54,7 @@ pub unsafe fn load_writable(at: *mut u128) -> Option<u128> {
 /// # Safety
 /// The conditions of [`super::store`].
 #[inline]
-pub unsafe fn store(at: *mut u128, value: u128) -> bool {
+pub(crate) unsafe fn store(at: *mut u128, value: u128) -> bool {
     if is_x86_feature_detected!("avx") {
         // SAFETY: the caller's promise, and the two types are 16 bytes each.
         unsafe {

@@ -19,7 +19,7 @@ pub(crate) use marked_asm;
 /// # Safety
 /// The conditions of [`super::load`].
 #[inline(always)]
-pub unsafe fn load(at: *const u64) -> Option<u64> {
+pub(crate) unsafe fn load(at: *const u64) -> Option<u64> {
     let value;
     // SAFETY: the caller's promise.
     let fine = unsafe { marked_asm!("ldar {v}, [{s}]"; v = out(reg) value, s = in(reg) at,) };
@@ -29,7 +29,7 @@ pub unsafe fn load(at: *const u64) -> Option<u64> {
 /// # Safety
 /// The conditions of [`super::fetch`].
 #[inline(always)]
-pub unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
+pub(crate) unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
     // SAFETY: the caller's promise.
     unsafe { load(at).map(|value| out.cast::<u64>().write_unaligned(value)).is_some() }
 }
@@ -37,7 +37,7 @@ pub unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
 /// # Safety
 /// The conditions of [`super::store`].
 #[inline(always)]
-pub unsafe fn store(at: *mut u64, value: u64) -> bool {
+pub(crate) unsafe fn store(at: *mut u64, value: u64) -> bool {
     // SAFETY: the caller's promise.
     unsafe { marked_asm!("stlr {v}, [{d}]"; d = in(reg) at, v = in(reg) value,) }
 }
@@ -45,7 +45,7 @@ pub unsafe fn store(at: *mut u64, value: u64) -> bool {
 /// # Safety
 /// The conditions of [`super::compare_swap`].
 #[inline]
-pub unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> Option<u64> {
+pub(crate) unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> Option<u64> {
     let was: u64;
     // SAFETY: the caller's promise, and the processor has LSE where casal is executed.
     let fine = unsafe {
@@ -63,7 +63,7 @@ pub unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> Option<u64>
 /// # Safety
 /// The conditions of [`super::fetch_add`].
 #[inline]
-pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Option<u64> {
+pub(crate) unsafe fn fetch_add(at: *mut u64, add: u64) -> Option<u64> {
     let was: u64;
     // SAFETY: the caller's promise, and the processor has LSE where ldaddal is executed.
     let fine = unsafe {

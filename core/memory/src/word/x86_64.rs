@@ -19,7 +19,7 @@ pub(crate) use marked_asm;
 /// # Safety
 /// The conditions of [`super::load`].
 #[inline(always)]
-pub unsafe fn load(at: *const u64) -> Option<u64> {
+pub(crate) unsafe fn load(at: *const u64) -> Option<u64> {
     let value;
     // SAFETY: the caller's promise.
     let fine = unsafe { marked_asm!("mov {v}, [{s}]"; v = out(reg) value, s = in(reg) at,) };
@@ -29,7 +29,7 @@ pub unsafe fn load(at: *const u64) -> Option<u64> {
 /// # Safety
 /// The conditions of [`super::fetch`].
 #[inline(always)]
-pub unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
+pub(crate) unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
     // SAFETY: the caller's promise; 8 aligned bytes are loaded at once.
     unsafe { copy::fetch_word(out, at.cast()) }
 }
@@ -37,7 +37,7 @@ pub unsafe fn fetch(out: *mut u8, at: *const u64) -> bool {
 /// # Safety
 /// The conditions of [`super::store`].
 #[inline(always)]
-pub unsafe fn store(at: *mut u64, value: u64) -> bool {
+pub(crate) unsafe fn store(at: *mut u64, value: u64) -> bool {
     // SAFETY: the caller's promise; no stack, no flags.
     unsafe {
         guarded_asm!("mov [{d}], {v}",; { return false }; d = in(reg) at, v = in(reg) value,
@@ -49,7 +49,7 @@ pub unsafe fn store(at: *mut u64, value: u64) -> bool {
 /// # Safety
 /// The conditions of [`super::compare_swap`].
 #[inline(always)]
-pub unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> Option<u64> {
+pub(crate) unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> Option<u64> {
     let was;
     // SAFETY: the caller's promise.
     let fine = unsafe {
@@ -61,7 +61,7 @@ pub unsafe fn compare_swap(at: *mut u64, compare: u64, swap: u64) -> Option<u64>
 /// # Safety
 /// The conditions of [`super::fetch_add`].
 #[inline(always)]
-pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Option<u64> {
+pub(crate) unsafe fn fetch_add(at: *mut u64, add: u64) -> Option<u64> {
     let was;
     // SAFETY: the caller's promise.
     let fine = unsafe { marked_asm!("lock xadd [{d}], {v}"; d = in(reg) at, v = inout(reg) add => was,) };

@@ -32,7 +32,7 @@ pub(crate) enum Start {
 }
 
 impl Control {
-    pub fn new(places: usize) -> Control {
+    pub(crate) fn new(places: usize) -> Control {
         Control {
             before: vec![NOBODY; places].into(),
             released: VecDeque::with_capacity(places),
@@ -43,15 +43,15 @@ impl Control {
 
     /// Returns true if there are ENABLEs or released WAITs to process.
     #[inline]
-    pub fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         !self.released.is_empty() || !self.enables.is_empty()
     }
 
-    pub fn set_enabled(&mut self, index: u32, pd: Option<(Qpn, Pd)>) {
+    pub(crate) fn set_enabled(&mut self, index: u32, pd: Option<(Qpn, Pd)>) {
         self.enabled[index as usize] = pd;
     }
 
-    pub fn release(&mut self, mut index: u32) {
+    pub(crate) fn release(&mut self, mut index: u32) {
         while index != NOBODY {
             // Each queue pair is in at most one list, so the capacity suffices.
             self.released.push_back(index);

@@ -34,7 +34,7 @@ pub(crate) struct BoundReceives {
 
 impl BoundReceives {
     /// Creates a table for `capacity` work requests.
-    pub fn new(capacity: u32) -> BoundReceives {
+    pub(crate) fn new(capacity: u32) -> BoundReceives {
         let capacity = capacity.max(1).next_power_of_two() as usize;
         BoundReceives { ring: vec![None; capacity].into_boxed_slice(), head: 0, tail: 0 }
     }
@@ -45,7 +45,7 @@ impl BoundReceives {
 
     /// Binds the work requests up to number `number`. `take` takes the next work request from the queue; its
     /// argument is the number.
-    pub fn bind(
+    pub(crate) fn bind(
         &mut self,
         number: u64,
         mut take: impl FnMut(u64) -> Option<Receive>,
@@ -67,7 +67,7 @@ impl BoundReceives {
     }
 
     /// Records a placed packet of message `number`; the last packet has a notification.
-    pub fn arrived(&mut self, number: u64, notice: Option<Notice>) {
+    pub(crate) fn arrived(&mut self, number: u64, notice: Option<Notice>) {
         let slot = self.slot(number);
         if let Some(held) = &mut self.ring[slot] {
             held.packets = held.packets.saturating_add(1);
@@ -76,13 +76,13 @@ impl BoundReceives {
     }
 
     /// Returns true if `number` is the oldest bound work request.
-    pub fn is_oldest(&self, number: u64) -> bool {
+    pub(crate) fn is_oldest(&self, number: u64) -> bool {
         self.head == number && self.head < self.tail
     }
 
     /// Removes the oldest work request if its message is complete: `packets(len)` packets of a SEND, or one
     /// of a WRITE.
-    pub fn finish(&mut self, packets: impl FnOnce(u32) -> u32) -> Option<(Receive, Notice)> {
+    pub(crate) fn finish(&mut self, packets: impl FnOnce(u32) -> u32) -> Option<(Receive, Notice)> {
         let held = self.ring[self.slot(self.head)].filter(|_| self.head < self.tail)?;
         let notice = held.notice?;
         let expected = if notice.write { 1 } else { packets(notice.len) };
@@ -94,7 +94,7 @@ impl BoundReceives {
     }
 
     /// Asserts that `completed` work requests were removed, and that the bound ones fit the table.
-    pub fn check(&self, completed: u64) {
+    pub(crate) fn check(&self, completed: u64) {
         assert_eq!(self.head, completed, "receives taken out = receives of messages that are complete");
         let bound = self.tail.checked_sub(self.head);
         assert!(
@@ -106,7 +106,7 @@ impl BoundReceives {
     }
 
     /// Removes the oldest work request, complete or not.
-    pub fn pop(&mut self) -> Option<Receive> {
+    pub(crate) fn pop(&mut self) -> Option<Receive> {
         let held = self.ring[self.slot(self.head)].filter(|_| self.head < self.tail)?;
         self.head += 1;
         Some(held.receive)

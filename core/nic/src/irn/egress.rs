@@ -25,7 +25,7 @@ use crate::shared::Shared;
 impl QueuePair {
     /// Returns true if a queue pair other than plain RC may have packets to send.
     #[inline(never)]
-    pub fn wants_turn_beside_rc(&self) -> bool {
+    pub(crate) fn wants_turn_beside_rc(&self) -> bool {
         let Some(irn) = self.machine.irn() else {
             let begins = self.state == State::Rts && self.send.has_work();
             if self.machine.is_loopback() {
@@ -40,7 +40,7 @@ impl QueuePair {
 
     /// Sends the next response packet, or the (N)ACK of a response.
     #[inline]
-    pub fn respond_irn(
+    pub(crate) fn respond_irn(
         &mut self,
         now: Instant,
         mem: Mem<'_>,

@@ -21,7 +21,13 @@ use crate::shared::Shared;
 impl QueuePair {
     /// Processes a request or response packet of IRN.
     #[inline(never)]
-    pub fn take_irn(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+    pub(crate) fn take_irn(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        packet: &packet::View<'_>,
+        shared: &mut Shared,
+    ) {
         if packet.bth.opcode.is_request() {
             self.serve_irn(now, mem, packet, shared);
             return;
@@ -69,7 +75,7 @@ impl QueuePair {
     }
 
     /// Continues when the kernel for the next packet has capacity.
-    pub fn go_on_irn(&mut self, mem: Mem<'_>, shared: &mut Shared) {
+    pub(crate) fn go_on_irn(&mut self, mem: Mem<'_>, shared: &mut Shared) {
         let Some(irn) = self.machine.irn_mut() else { return };
         let mut step = irn.responder.go_on();
         while step != Step::Nothing && self.state != State::Err {

@@ -24,7 +24,7 @@ pub(super) struct LaneId {
 
 impl LaneId {
     /// Identifier of no lane.
-    pub const NONE: LaneId = LaneId { place: u32::MAX, index: u32::MAX };
+    pub(crate) const NONE: LaneId = LaneId { place: u32::MAX, index: u32::MAX };
 }
 
 /// A packet for a lane, without its payload.
@@ -94,29 +94,29 @@ pub(super) struct Base {
 impl Base {
     /// Returns the memory of a block.
     #[inline]
-    pub fn block(&self, index: u32) -> &[u8] {
+    pub(crate) fn block(&self, index: u32) -> &[u8] {
         &self.memory[index as usize]
     }
 
     /// Returns the memory of a block for writing.
     #[inline]
-    pub fn block_mut(&mut self, index: u32) -> &mut [u8] {
+    pub(crate) fn block_mut(&mut self, index: u32) -> &mut [u8] {
         &mut self.memory[index as usize]
     }
 
     /// Returns true if more blocks are in use than free. Answers then request immediate acknowledgements.
-    pub fn is_scarce(&self) -> bool {
+    pub(crate) fn is_scarce(&self) -> bool {
         self.free.len() < self.blocks as usize / 2
     }
 
     /// Returns true if a lane waits for a block and one is free.
     #[inline]
-    pub fn can_feed(&self) -> bool {
+    pub(crate) fn can_feed(&self) -> bool {
         self.starves && !self.free.is_empty()
     }
 
     /// Returns the access rights of the kernel's lanes.
-    pub fn reach<'m>(&self, mem: Mem<'m>) -> Reach<'_, 'm> {
+    pub(crate) fn reach<'m>(&self, mem: Mem<'m>) -> Reach<'_, 'm> {
         Reach { mem, pd: self.pd, grants: &self.grants }
     }
 }

@@ -35,12 +35,12 @@ pub(super) struct Recheck {
 
 impl Recheck {
     /// Returns the time of the next reading.
-    pub fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         self.again.unwrap_or(Instant::NEVER)
     }
 
     /// Runs the timer.
-    pub fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         self.again = self.again.filter(|again| *again > now);
     }
 }

@@ -10,7 +10,7 @@ use super::number::{long, word};
 use super::{Kernel, Progress, Streams, What};
 
 /// Number of buckets of a slot.
-pub const BUCKETS: usize = 3;
+pub(crate) const BUCKETS: usize = 3;
 
 /// A slot of the table: three buckets in 64 bytes. All numbers are little-endian.
 ///

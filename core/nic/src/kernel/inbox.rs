@@ -36,7 +36,7 @@ fn is_long(len: usize) -> bool {
 }
 
 impl Inbox {
-    pub fn new() -> Inbox {
+    pub(crate) fn new() -> Inbox {
         Inbox {
             waiting: [None; INBOX],
             short: vec![0; INBOX * SHORT].into_boxed_slice(),
@@ -50,19 +50,19 @@ impl Inbox {
     }
 
     /// Returns true if there is a buffer for another packet of any length.
-    pub fn has_capacity(&self) -> bool {
+    pub(crate) fn has_capacity(&self) -> bool {
         self.count < INBOX && self.longs < LONG
     }
 
-    pub fn is_half_full(&self) -> bool {
+    pub(crate) fn is_half_full(&self) -> bool {
         self.count >= INBOX / 2
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
@@ -78,7 +78,7 @@ impl Inbox {
     }
 
     /// Asserts that the counts agree with the waiting packets.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         assert!(self.count <= INBOX && self.longs <= LONG, "packets that wait <= slots of the inbox");
         assert!(self.prefetched <= INBOX && self.first_long < LONG, "positions lie within the inbox");
         let waiting = (0..self.count).map(|number| self.waiting[(self.head + number) % INBOX]);
@@ -87,7 +87,7 @@ impl Inbox {
     }
 
     /// Appends a packet. The caller has checked `has_capacity`.
-    pub fn push(&mut self, piece: &Piece, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, piece: &Piece, bytes: &[u8]) {
         let slot = (self.head + self.count) % INBOX;
         let len = bytes.len().min(PACKET);
         let before = self.longs;
@@ -98,7 +98,7 @@ impl Inbox {
     }
 
     #[inline]
-    pub fn front(&self) -> Option<(&Piece, &[u8])> {
+    pub(crate) fn front(&self) -> Option<(&Piece, &[u8])> {
         if self.count == 0 {
             return None;
         }
@@ -113,13 +113,13 @@ impl Inbox {
     }
 
     /// Returns the packet after `number` others, if it is short.
-    pub fn short(&self, number: usize) -> Option<(Piece, &[u8])> {
+    pub(crate) fn short(&self, number: usize) -> Option<(Piece, &[u8])> {
         let slot = (self.head + number) % INBOX;
         let Waiting { piece, len } = self.waiting[slot].filter(|_| number < self.count)?;
         (!is_long(len)).then(|| (piece, &self.short[slot * SHORT..slot * SHORT + len]))
     }
 
-    pub fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         if let Some(gone) = self.waiting[self.head].take()
             && is_long(gone.len)
         {
@@ -130,7 +130,7 @@ impl Inbox {
         self.prefetched = self.prefetched.saturating_sub(1);
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.waiting.fill(None);
         (self.head, self.count, self.first_long, self.longs, self.prefetched) = (0, 0, 0, 0, 0);
     }

@@ -66,7 +66,7 @@ enum Stepped {
 }
 
 impl Lane {
-    pub fn new(kernel: Box<dyn Kernel>) -> Lane {
+    pub(crate) fn new(kernel: Box<dyn Kernel>) -> Lane {
         Lane {
             kernel,
             next: None,
@@ -88,7 +88,7 @@ impl Lane {
     }
 
     /// Replaces the kernel as soon as it rests.
-    pub fn replace(&mut self, other: Box<dyn Kernel>) {
+    pub(crate) fn replace(&mut self, other: Box<dyn Kernel>) {
         (self.next, self.old) = (Some(other), None);
         if self.qp.is_none() {
             self.change();
@@ -102,7 +102,7 @@ impl Lane {
     }
 
     /// Resets the lane because its queue pair was destroyed. Returns the block that the lane held.
-    pub fn abandon(&mut self) -> Option<u32> {
+    pub(crate) fn abandon(&mut self) -> Option<u32> {
         self.kernel.reset();
         self.inbox.clear();
         let task = &mut self.task;
@@ -117,7 +117,7 @@ impl Lane {
 
     /// Asserts that a free lane holds no state, and that the inbox agrees with its counts. Returns the number
     /// of blocks that the lane holds.
-    pub fn check(&self, blocks: u32) -> u32 {
+    pub(crate) fn check(&self, blocks: u32) -> u32 {
         self.inbox.check();
         assert!(self.block.is_none_or(|block| block < blocks), "a lane's block is one of its kernel's");
         if self.qp.is_none() {
@@ -129,14 +129,14 @@ impl Lane {
     }
 
     /// Ends the first request with an error.
-    pub fn fail(&mut self, status: Status) {
+    pub(crate) fn fail(&mut self, status: Status) {
         self.kernel.reset();
         self.task.fail(status);
     }
 
     /// Ends the next waiting request with an error because the kernel is being removed. Returns false if no
     /// request waits.
-    pub fn refuse_next(&mut self) -> bool {
+    pub(crate) fn refuse_next(&mut self) -> bool {
         let Some((piece, bytes)) = self.inbox.front() else { return false };
         if !self.task.presented && !self.task.skips {
             self.task.present(piece, bytes);
@@ -218,7 +218,7 @@ impl Task {
 impl Lane {
     /// Executes up to [`STEPS`] steps, with the packet that has just arrived, if any. Returns true if the
     /// lane can continue immediately.
-    pub fn turn(
+    pub(crate) fn turn(
         &mut self,
         base: &mut Base,
         qp: &mut impl AnswerSender,
@@ -322,7 +322,7 @@ impl Lane {
 
     /// Sends the lane's message if it is complete. Returns false if the requester has no capacity.
     #[inline]
-    pub fn send(&mut self, base: &Base, qp: &mut impl AnswerSender) -> bool {
+    pub(crate) fn send(&mut self, base: &Base, qp: &mut impl AnswerSender) -> bool {
         self.task.wires.settle();
         let Some(message) = self.task.wires.complete() else { return true };
         let block = self.block.filter(|_| message.len > 0);
@@ -341,7 +341,7 @@ impl Lane {
 
     /// Prefetches the memory that a request reads first. Returns `None` if the kernel gives no hint.
     #[inline]
-    pub fn prefetch(
+    pub(crate) fn prefetch(
         &self,
         base: &Base,
         params: &[u8],
@@ -377,13 +377,13 @@ impl Lane {
     }
 
     /// Returns the kernel's check of READs, if it has one.
-    pub fn checks(&mut self) -> Option<&mut dyn Check> {
+    pub(crate) fn checks(&mut self) -> Option<&mut dyn Check> {
         self.kernel.checks()
     }
 
     /// Returns the kernel's observer of WRITEs, if it has one and all earlier input is consumed.
     #[inline]
-    pub fn looks(&mut self) -> Option<&mut dyn Look> {
+    pub(crate) fn looks(&mut self) -> Option<&mut dyn Look> {
         let Task { wires, progress, .. } = &mut self.task;
         let busy = *progress == Progress::Again || wires.has_command() || wires.message.is_some();
         let look = self.kernel.looks().filter(|_| !busy && self.inbox.is_empty())?;
@@ -393,17 +393,17 @@ impl Lane {
     }
 
     /// Appends a packet to the inbox. The caller has checked `has_capacity`.
-    pub fn put(&mut self, piece: &Piece, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, piece: &Piece, bytes: &[u8]) {
         self.inbox.push(piece, bytes);
     }
 
     /// Returns true if the inbox has capacity for another packet.
-    pub fn has_capacity(&self) -> bool {
+    pub(crate) fn has_capacity(&self) -> bool {
         self.inbox.has_capacity()
     }
 
     /// Returns true if at least half of the inbox is in use.
-    pub fn is_crowded(&self) -> bool {
+    pub(crate) fn is_crowded(&self) -> bool {
         self.inbox.is_half_full()
     }
 }

@@ -42,7 +42,7 @@ impl Kernels {
 
 impl<'k> LaneRef<'k> {
     /// Returns the kernel's observer of WRITEs, if it has one, and counts one step.
-    pub fn looks(self) -> Option<&'k mut dyn Look> {
+    pub(crate) fn looks(self) -> Option<&'k mut dyn Look> {
         let Deployed { lanes, base } = self.kernel;
         let look = lanes[self.id.index as usize].looks()?;
         base.steps += 1;
@@ -56,7 +56,7 @@ impl<'k> LaneRef<'k> {
     /// Delays a request whose kernel gives a prefetch hint until the packets that arrived with it were
     /// processed, so that the cache misses overlap. Returns false if the request must be processed
     /// immediately. The caller has checked the capacity of the inbox.
-    pub fn put_off(&mut self, mem: Mem<'_>, piece: &Piece, bytes: &[u8]) -> bool {
+    pub(crate) fn put_off(&mut self, mem: Mem<'_>, piece: &Piece, bytes: &[u8]) -> bool {
         let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { return false };
         let Deployed { lanes, base } = &mut *self.kernel;
         let lane = &mut lanes[self.id.index as usize];
@@ -72,13 +72,13 @@ impl<'k> LaneRef<'k> {
 
     /// Returns true if enough packets wait for the lane to start now. Otherwise a requester with many
     /// requests would receive RNR NAKs.
-    pub fn is_crowded(&self) -> bool {
+    pub(crate) fn is_crowded(&self) -> bool {
         self.lane().is_crowded()
     }
 
     /// Runs the lane's turn, with the packet that has just arrived, if any. The caller has checked the
     /// capacity of the inbox.
-    pub fn drive(self, qp: &mut impl AnswerSender, mem: Mem<'_>, direct: Option<(&Piece, &[u8])>) {
+    pub(crate) fn drive(self, qp: &mut impl AnswerSender, mem: Mem<'_>, direct: Option<(&Piece, &[u8])>) {
         let Deployed { lanes, base } = &mut *self.kernel;
         let lane = &mut lanes[self.id.index as usize];
         let again = lane.turn(base, qp, mem, direct);

@@ -113,7 +113,7 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    pub fn new() -> Wires {
+    pub(crate) fn new() -> Wires {
         Wires {
             command: Command::Nothing,
             read: vec![0; DMA].into_boxed_slice(),
@@ -128,36 +128,36 @@ impl Wires {
     }
 
     /// Discards the command and the message, but not the request.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.command = Command::Nothing;
         (self.there, self.message, self.fault) = (None, None, None);
     }
 
-    pub fn has_command(&self) -> bool {
+    pub(crate) fn has_command(&self) -> bool {
         self.command != Command::Nothing
     }
 
     /// Returns true if the request has no complete answer. An answer that was begun may be withdrawn and
     /// replaced.
-    pub fn is_engaged(&self) -> bool {
+    pub(crate) fn is_engaged(&self) -> bool {
         !self.answered || self.message.is_some_and(|message| message.ending.is_some())
     }
 
     /// Returns true if a message is ready to be sent.
     #[inline]
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.complete().is_some()
     }
 
     /// Returns the message that is ready to be sent.
     #[inline]
-    pub fn complete(&self) -> Option<&Message> {
+    pub(crate) fn complete(&self) -> Option<&Message> {
         self.message.as_ref().filter(|message| message.filled == message.len)
     }
 
     /// Waits until all earlier writes are in memory, which must precede a message.
     #[inline]
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if std::mem::take(&mut self.scattered) {
             remora_memory::settle();
         }
@@ -165,7 +165,7 @@ impl Wires {
 
     /// Executes the command of the last step, as a DMA engine would.
     #[inline]
-    pub fn execute(&mut self, base: &mut Base, mem: Mem<'_>, block: u32) {
+    pub(crate) fn execute(&mut self, base: &mut Base, mem: Mem<'_>, block: u32) {
         match std::mem::replace(&mut self.command, Command::Nothing) {
             Command::Nothing => {}
             Command::Read { va, len } => {
@@ -203,7 +203,7 @@ impl Wires {
     /// Copies the read data out of the block, because the block is about to be overwritten or given to
     /// another lane.
     #[inline]
-    pub fn keep(&mut self, base: &Base, block: u32) {
+    pub(crate) fn keep(&mut self, base: &Base, block: u32) {
         let Some(ReadBytes { len, offset: Some(offset) }) = self.there else { return };
         self.read[..len].copy_from_slice(&base.block(block)[offset as usize..][..len]);
         self.there = Some(ReadBytes { len, offset: None });
@@ -211,7 +211,7 @@ impl Wires {
 
     /// Discards the read data.
     #[inline]
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.there = None;
     }
 

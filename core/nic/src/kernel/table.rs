@@ -63,7 +63,7 @@ pub(super) struct Deployed {
 }
 
 impl Deployed {
-    pub fn new(id: KernelId, init: KernelInit) -> Option<Deployed> {
+    pub(crate) fn new(id: KernelId, init: KernelInit) -> Option<Deployed> {
         let blocks = init.answers;
         let fits = init.longest > 0 && !init.kernels.is_empty() && blocks as usize >= init.kernels.len();
         let base = || Base {
@@ -88,7 +88,7 @@ impl Deployed {
     }
 
     /// Returns true if the kernel serves the opcode for queue pairs of the domain.
-    pub fn serves(&self, pd: Pd, opcode: Option<u64>) -> bool {
+    pub(crate) fn serves(&self, pd: Pd, opcode: Option<u64>) -> bool {
         self.base.pd == pd && self.base.opcode == opcode && !self.base.leaving
     }
 
@@ -98,7 +98,7 @@ impl Deployed {
         self.base.leaving && self.base.free.len() == self.base.blocks as usize && idle()
     }
 
-    pub fn facts(&self) -> KernelFacts {
+    pub(crate) fn facts(&self) -> KernelFacts {
         let base = &self.base;
         let busy = self.lanes.iter().filter(|lane| lane.qp.is_some()).count();
         KernelFacts {
@@ -130,7 +130,7 @@ impl Deployed {
 
     /// Wakes lanes that waited for a block, if one is free.
     #[inline]
-    pub fn feed(&mut self, ready: &mut VecDeque<LaneId>) {
+    pub(crate) fn feed(&mut self, ready: &mut VecDeque<LaneId>) {
         if !self.base.can_feed() {
             return;
         }
@@ -143,7 +143,7 @@ impl Deployed {
     }
 
     /// Returns the lane that serves a queue pair, or else a free one.
-    pub fn lane_for(&mut self, qp: Qpn, hint: u32) -> Option<u32> {
+    pub(crate) fn lane_for(&mut self, qp: Qpn, hint: u32) -> Option<u32> {
         let serves = |lane: &Lane| lane.qp == Some(qp);
         if self.lanes.get(hint as usize).is_some_and(serves) {
             return Some(hint);
@@ -157,7 +157,7 @@ impl Deployed {
 
 impl Deployed {
     /// Ends the current request of a lane, and those that wait, with errors. Unsent errors are sent later.
-    pub fn end_lane(&mut self, index: u32, qp: &mut impl AnswerSender) {
+    pub(crate) fn end_lane(&mut self, index: u32, qp: &mut impl AnswerSender) {
         let lane = &mut self.lanes[index as usize];
         lane.fail(Status::REMOVED);
         while lane.send(&self.base, qp) {
@@ -185,7 +185,7 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    pub fn new(max: u32, max_qps: u32) -> Kernels {
+    pub(crate) fn new(max: u32, max_qps: u32) -> Kernels {
         Kernels {
             deployed: (0..max).map(|_| None).collect(),
             next: 0,
@@ -198,7 +198,7 @@ impl Kernels {
 
     /// Returns true if a lane, or a queue pair that waits for one, can continue.
     #[inline]
-    pub fn have_work(&self) -> bool {
+    pub(crate) fn have_work(&self) -> bool {
         !self.ready.is_empty() || self.freed && !self.stalled.is_empty()
     }
 
@@ -227,7 +227,7 @@ impl Kernels {
     }
 
     /// Asserts the invariants of one kernel, chosen by the number `event` of this event.
-    pub fn check(&self, event: u64) {
+    pub(crate) fn check(&self, event: u64) {
         let places = self.deployed.len().max(1) as u64;
         if let Some(Some(kernel)) = self.deployed.get((event % places) as usize) {
             kernel.check();
@@ -235,7 +235,7 @@ impl Kernels {
     }
 
     /// Wakes the lanes that waited for a message of this queue pair to complete.
-    pub fn wake(&mut self, qp: Qpn) {
+    pub(crate) fn wake(&mut self, qp: Qpn) {
         for (place, kernel) in self.deployed.iter_mut().enumerate() {
             let Some(kernel) = kernel else { continue };
             for (index, lane) in kernel.lanes.iter_mut().enumerate() {

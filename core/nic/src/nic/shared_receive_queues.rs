@@ -60,13 +60,18 @@ impl Shared {
     /// Takes a work request of a shared receive queue for a message. `keep` is the queue pair's buffer for
     /// the request.
     #[inline]
-    pub fn take_shared(&mut self, place: u32, keep: &ReceiveQueue) -> Option<Receive> {
+    pub(crate) fn take_shared(&mut self, place: u32, keep: &ReceiveQueue) -> Option<Receive> {
         self.take_shared_to(place, keep, None)
     }
 
     /// Takes a work request of a shared receive queue into `slot` of the buffer `keep`, for queue pairs that
     /// receive several messages at a time.
-    pub fn take_shared_to(&mut self, place: u32, keep: &ReceiveQueue, slot: Option<u64>) -> Option<Receive> {
+    pub(crate) fn take_shared_to(
+        &mut self,
+        place: u32,
+        keep: &ReceiveQueue,
+        slot: Option<u64>,
+    ) -> Option<Receive> {
         let queue = self.srqs.places.get_mut(place as usize)?.as_mut()?;
         let taken = queue.take(keep, slot)?;
         if queue.limit_reached() {

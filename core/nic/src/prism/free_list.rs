@@ -62,14 +62,14 @@ enum State {
 
 /// A pin of one buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Pin {
+pub(crate) struct Pin {
     list: u64,
     index: u32,
 }
 
 /// The result of an ALLOCATE.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub(crate) enum Taken {
     /// The buffer at this address.
     Buffer { va: u64, pin: Pin },
     /// No buffer is free.
@@ -194,7 +194,7 @@ impl FreeList {
 }
 
 /// All free lists of an engine.
-pub struct FreeLists {
+pub(crate) struct FreeLists {
     /// Table of lists, as long as the number of lists that existed at the same time. A search for a buffer
     /// iterates over the table.
     places: Vec<Option<FreeList>>,
@@ -213,7 +213,7 @@ pub struct FreeLists {
 const PLACE_BITS: u32 = 16;
 
 impl FreeLists {
-    pub fn new(max: u32) -> FreeLists {
+    pub(crate) fn new(max: u32) -> FreeLists {
         FreeLists {
             places: Vec::new(),
             max: max.min(1 << PLACE_BITS) as usize,
@@ -271,7 +271,7 @@ impl FreeLists {
     /// Takes a buffer for `len` bytes if `reaches` confirms that it may be written. The arguments of
     /// `reaches` are the buffer's address and size, and the address of the next buffer, if known.
     #[inline(always)]
-    pub fn take(
+    pub(crate) fn take(
         &mut self,
         pd: Pd,
         number: u64,
@@ -305,7 +305,7 @@ impl FreeLists {
     }
 
     /// Returns a buffer that was taken and whose address was never sent.
-    pub fn give_back(&mut self, pin: Pin) {
+    pub(crate) fn give_back(&mut self, pin: Pin) {
         self.count();
         if let Some(list) = self.get(pin.list) {
             list.post(pin.index);
@@ -314,7 +314,7 @@ impl FreeLists {
 
     /// Pins the buffer that contains `va`; `None` if there is none.
     #[inline]
-    pub fn pin(&mut self, pd: Pd, va: u64) -> Option<Pin> {
+    pub(crate) fn pin(&mut self, pd: Pd, va: u64) -> Option<Pin> {
         let pin = self.find(self.recent, pd, va).or_else(|| {
             let place = (0..self.places.len()).find(|place| self.find(*place, pd, va).is_some())?;
             self.recent = place;
@@ -325,7 +325,7 @@ impl FreeLists {
     }
 
     #[inline]
-    pub fn unpin(&mut self, pin: Pin) {
+    pub(crate) fn unpin(&mut self, pin: Pin) {
         self.defer(pin, false);
     }
 
@@ -351,7 +351,7 @@ impl FreeLists {
 
     /// Asserts the invariants of all lists. A full check of a list runs in one of as many events as the list
     /// has buffers; `event` is the number of this event.
-    pub fn check(&self, event: u64) {
+    pub(crate) fn check(&self, event: u64) {
         assert!(self.deferred.len() <= DEFERRED_MAX, "pins that are not counted <= DEFERRED_MAX");
         for list in self.places.iter().flatten() {
             list.check(event.is_multiple_of(u64::from(list.init.count)));

@@ -3,19 +3,19 @@
 use remora_wire::prism::operands::Number;
 
 /// Both bit by bit.
-pub fn and(a: &Number, b: &Number) -> Number {
+pub(crate) fn and(a: &Number, b: &Number) -> Number {
     std::array::from_fn(|index| a[index] & b[index])
 }
 
 /// `new` where `mask` has ones, else `old`.
-pub fn blend(old: &Number, new: &Number, mask: &Number) -> Number {
+pub(crate) fn blend(old: &Number, new: &Number, mask: &Number) -> Number {
     std::array::from_fn(|index| old[index] & !mask[index] | new[index] & mask[index])
 }
 
 /// The sum within each field: nothing is carried out of a bit that `tops` has. What is carried out of the
 /// last limb is lost, and so is what is carried out of a smaller number's size once its limbs beyond are
 /// masked.
-pub fn add(a: &Number, b: &Number, tops: &Number) -> Number {
+pub(crate) fn add(a: &Number, b: &Number, tops: &Number) -> Number {
     let mut carry = false;
     std::array::from_fn(|index| {
         let low_a = a[index] & !tops[index];
@@ -28,18 +28,18 @@ pub fn add(a: &Number, b: &Number, tops: &Number) -> Number {
 }
 
 /// Returns the lowest `size` bytes of a number.
-pub fn cut(number: &Number, size: usize) -> Number {
+pub(crate) fn cut(number: &Number, size: usize) -> Number {
     std::array::from_fn(|index| if index * 8 < size { number[index] } else { 0 })
 }
 
 /// Returns the number in `bytes`, little-endian as in memory.
-pub fn from_memory(bytes: &[u8; 32]) -> Number {
+pub(crate) fn from_memory(bytes: &[u8; 32]) -> Number {
     let (words, _) = bytes.as_chunks();
     std::array::from_fn(|index| u64::from_le_bytes(words[index]))
 }
 
 /// Returns the little-endian bytes of a number, as in memory.
-pub fn to_memory(number: &Number) -> [u8; 32] {
+pub(crate) fn to_memory(number: &Number) -> [u8; 32] {
     let mut bytes = [0; 32];
     let (words, _) = bytes.as_chunks_mut();
     words.iter_mut().zip(number).for_each(|(word, limb)| *word = limb.to_le_bytes());

@@ -46,7 +46,7 @@ pub(super) struct RequestPacket {
 impl RequestPacket {
     /// The packet of a message. None: it is no WRITE and no operation of PRISM.
     #[inline(always)]
-    pub fn of(message: &Message<WqeContext>, ring: &Ring) -> Option<RequestPacket> {
+    pub(crate) fn of(message: &Message<WqeContext>, ring: &Ring) -> Option<RequestPacket> {
         let Message { kind, context, len: dma_len, .. } = message;
         let (opcode, len) = shape(message);
         let (flags, target, addresses) = match *kind {
@@ -65,7 +65,7 @@ impl RequestPacket {
 
     /// Returns the BTH of the packet.
     #[inline(always)]
-    pub fn bth(&self, part: &Part<'_, WqeContext>, remote: Qpn) -> bth::Repr {
+    pub(crate) fn bth(&self, part: &Part<'_, WqeContext>, remote: Qpn) -> bth::Repr {
         let plain = bth::Repr::new(self.opcode, remote, part.psn);
         let solicited = part.message.solicited;
         let ack_req = part.ack_req;
@@ -80,7 +80,7 @@ impl RequestPacket {
 
     /// Writes what follows its headers. False: it may not be read.
     #[inline(always)]
-    pub fn fill(&self, bytes: &mut [u8], context: &WqeContext, local: LocalMemory<'_>) -> bool {
+    pub(crate) fn fill(&self, bytes: &mut [u8], context: &WqeContext, local: LocalMemory<'_>) -> bool {
         let start = self.addresses.emit(bytes);
         let rest = &mut bytes[start..];
         rest.is_empty() || gather_outlined(local.mem, local.pd, local.ring, context, 0, rest)

@@ -28,35 +28,35 @@ pub(crate) struct Prefetched {
 }
 
 impl Prefetched {
-    pub fn new() -> Prefetched {
+    pub(crate) fn new() -> Prefetched {
         Prefetched { packets: [[0; LEN]; DEPTH], count: 0 }
     }
 
     #[inline(always)]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     #[inline(always)]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.count == DEPTH
     }
 
     /// Empties the batch and returns the number of packets, which can still be read by `packet`.
     #[inline]
-    pub fn take(&mut self) -> usize {
+    pub(crate) fn take(&mut self) -> usize {
         std::mem::take(&mut self.count)
     }
 
     /// Returns the packet at this position, from BTH to ICRC.
     #[inline]
-    pub fn packet(&self, index: usize) -> [u8; LEN] {
+    pub(crate) fn packet(&self, index: usize) -> [u8; LEN] {
         self.packets[index]
     }
 
     /// Stores a packet for which `waits` returned true. The caller has checked `is_full`.
     #[inline]
-    pub fn put(&mut self, transport: &[u8]) {
+    pub(crate) fn put(&mut self, transport: &[u8]) {
         if let (Some(place), Ok(packet)) = (self.packets.get_mut(self.count), transport.try_into()) {
             *place = packet;
             self.count += 1;

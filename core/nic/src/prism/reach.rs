@@ -8,7 +8,7 @@ use remora_wire::prism::{SCRATCH, SCRATCH_LEN};
 
 /// The memory that a request may access: that of its key, and the scratch memory of its connection.
 #[derive(Copy, Clone)]
-pub struct Reach<'m, 's> {
+pub(crate) struct Reach<'m, 's> {
     pub mem: Mem<'m>,
     pub pd: Pd,
     pub owner: Owner,
@@ -23,7 +23,7 @@ const ALIGNED: u64 = 8;
 
 impl<'m> Reach<'m, '_> {
     /// Returns the `len` bytes from `va` on, checked for the right `access`.
-    pub fn span(&self, va: u64, len: usize, access: Access) -> Result<Span<'m>, NakCode> {
+    pub(crate) fn span(&self, va: u64, len: usize, access: Access) -> Result<Span<'m>, NakCode> {
         if !is_scratch(va) {
             let checked = self.mem.check_for(self.pd, self.owner, Key::new(self.key), va, len, access);
             return checked.map_err(|_| OUTSIDE);
@@ -34,7 +34,7 @@ impl<'m> Reach<'m, '_> {
 
     /// Reads at most 32 bytes at `va` atomically.
     #[inline(always)]
-    pub fn read(&self, va: u64, len: usize) -> Result<[u8; 32], NakCode> {
+    pub(crate) fn read(&self, va: u64, len: usize) -> Result<[u8; 32], NakCode> {
         let span = self.span(va, len, Access::REMOTE_READ)?;
         let mut bytes = [0; 32];
         span.read_whole(&mut bytes, len).map_err(|_| OUTSIDE)?;
@@ -42,7 +42,7 @@ impl<'m> Reach<'m, '_> {
     }
 
     /// Reads an aligned number of `size` bytes.
-    pub fn number(&self, va: u64, size: usize) -> Result<Number, NakCode> {
+    pub(crate) fn number(&self, va: u64, size: usize) -> Result<Number, NakCode> {
         if !va.is_multiple_of(ALIGNED) {
             return Err(NakCode::INVALID_REQUEST);
         }
@@ -50,7 +50,7 @@ impl<'m> Reach<'m, '_> {
     }
 
     /// Writes at most 32 bytes atomically.
-    pub fn write(&self, va: u64, bytes: &[u8]) -> Result<(), NakCode> {
+    pub(crate) fn write(&self, va: u64, bytes: &[u8]) -> Result<(), NakCode> {
         let span = self.span(va, bytes.len(), Access::REMOTE_WRITE)?;
         let mut whole = [0; 32];
         whole[..bytes.len()].copy_from_slice(bytes);
@@ -58,14 +58,14 @@ impl<'m> Reach<'m, '_> {
     }
 
     /// Follows the pointer at `va`. Returns its target, and `len` limited by the bound behind the pointer.
-    pub fn follow(&self, va: u64, bounded: bool, len: u32) -> Result<(u64, u32), NakCode> {
+    pub(crate) fn follow(&self, va: u64, bounded: bool, len: u32) -> Result<(u64, u32), NakCode> {
         let [target, bound, ..] = self.number(va, if bounded { 16 } else { 8 })?;
         let len = if bounded { bound.min(u64::from(len)) as u32 } else { len };
         Ok((target, len))
     }
 
     /// Copies `len` bytes between two addresses.
-    pub fn copy(&self, source_va: u64, target_va: u64, len: u32) -> Result<(), NakCode> {
+    pub(crate) fn copy(&self, source_va: u64, target_va: u64, len: u32) -> Result<(), NakCode> {
         let source = self.span(source_va, len as usize, Access::REMOTE_READ)?;
         let target = self.span(target_va, len as usize, Access::REMOTE_WRITE)?;
         if target.copy_from(&source) == len as usize { Ok(()) } else { Err(OUTSIDE) }
@@ -73,14 +73,14 @@ impl<'m> Reach<'m, '_> {
 
     /// Copies the payload of a packet to `va`.
     #[inline(always)]
-    pub fn place(&self, va: u64, bytes: &[u8]) -> Result<(), NakCode> {
+    pub(crate) fn place(&self, va: u64, bytes: &[u8]) -> Result<(), NakCode> {
         let target = self.span(va, bytes.len(), Access::REMOTE_WRITE)?;
         if target.write(bytes) == bytes.len() { Ok(()) } else { Err(OUTSIDE) }
     }
 
     /// Updates the number of `size` bytes at `va` atomically if `change` returns a new value. Returns the old
     /// number.
-    pub fn update(
+    pub(crate) fn update(
         &self,
         va: u64,
         size: usize,

@@ -15,7 +15,7 @@ const CNP_PAYLOAD: u32 = 16;
 
 impl QueuePair {
     /// Starts the control that the program asked for, or else the NIC's.
-    pub fn control_congestion(&mut self, settings: &Settings) {
+    pub(crate) fn control_congestion(&mut self, settings: &Settings) {
         let algorithm = self.attributes.given.congestion.unwrap_or(settings.algorithm);
         // Datagrams have a rate limit, but their sender gets no CNPs.
         let algorithm = if self.machine.path().is_some() { algorithm } else { Algorithm::None };
@@ -34,7 +34,7 @@ impl QueuePair {
     }
 
     /// The program has set another limit: its control goes on as it was.
-    pub fn limit_rate(&mut self, settings: &Settings) {
+    pub(crate) fn limit_rate(&mut self, settings: &Settings) {
         let limit = self.attributes.given.rate_limit.unwrap_or(0);
         if !self.congestion.as_mut().is_some_and(|congestion| congestion.set_limit(limit)) {
             self.congestion =
@@ -44,7 +44,7 @@ impl QueuePair {
 
     /// Returns true if packets with data must wait.
     #[inline]
-    pub fn is_held(&mut self, now: Instant) -> bool {
+    pub(crate) fn is_held(&mut self, now: Instant) -> bool {
         match &mut self.congestion {
             None => false,
             Some(congestion) => {
@@ -59,12 +59,12 @@ impl QueuePair {
 
     /// Returns the time at which `expire_congestion` is due.
     #[inline]
-    pub fn congestion_deadline(&self) -> Instant {
+    pub(crate) fn congestion_deadline(&self) -> Instant {
         self.congestion.as_ref().map_or(Instant::NEVER, |congestion| congestion.deadline())
     }
 
     /// Runs the timers that are due at `now`.
-    pub fn expire_congestion(&mut self, now: Instant) {
+    pub(crate) fn expire_congestion(&mut self, now: Instant) {
         if let Some(congestion) = &mut self.congestion {
             congestion.expire(now);
         }
@@ -72,14 +72,14 @@ impl QueuePair {
 
     /// A switch has marked a packet from its peer.
     #[cold]
-    pub fn marked(&mut self, now: Instant, shared: &mut Shared) {
+    pub(crate) fn marked(&mut self, now: Instant, shared: &mut Shared) {
         shared.counters.np_ecn_marked_roce_packets += 1;
         self.cnp_due |= self.machine.path().is_some() && self.marks.marked(now, &shared.congestion.dcqcn);
     }
 
     /// Sends a CNP if one is due, before any other packet of the queue pair. Go-back-N's `respond` has a copy
     /// of this, because a call here costs it 1 % of its instructions.
-    pub fn notify_if_due(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
+    pub(crate) fn notify_if_due(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
         if !self.cnp_due || !self.may_receive() {
             return None;
         }
@@ -90,7 +90,7 @@ impl QueuePair {
     /// Records a stopped transmit queue and returns `None` for its packet, because packets of other queues
     /// can still be sent. Always inlined, because most ports have no such queues and the code disappears.
     #[inline(always)]
-    pub fn unless_stopped(&mut self, out: &impl Egress, sent: Option<Sent>) -> Option<Sent> {
+    pub(crate) fn unless_stopped(&mut self, out: &impl Egress, sent: Option<Sent>) -> Option<Sent> {
         if out.has_space_per_queue()
             && let Some(Sent::Stopped(queue)) = sent
         {
@@ -102,13 +102,13 @@ impl QueuePair {
 
     /// Records that the queue pair waits for this transmit queue.
     #[cold]
-    pub fn await_queue(&mut self, queue: usize) {
+    pub(crate) fn await_queue(&mut self, queue: usize) {
         self.awaited |= 1 << queue;
     }
 
     /// Sends a CNP.
     #[cold]
-    pub fn notify_peer(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
+    pub(crate) fn notify_peer(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
         let Some(path) = self.machine.path_mut() else {
             self.cnp_due = false;
             return None;
@@ -132,7 +132,7 @@ impl QueuePair {
 
     /// The peer says that packets of ours were marked.
     #[cold]
-    pub fn notified(&mut self, now: Instant, shared: &mut Shared) {
+    pub(crate) fn notified(&mut self, now: Instant, shared: &mut Shared) {
         let handled = self.congestion.as_mut().is_some_and(|congestion| congestion.notified(now));
         if handled {
             shared.counters.rp_cnp_handled += 1;

@@ -14,7 +14,7 @@ use crate::shared::Shared;
 
 impl QueuePair {
     /// Delivers a datagram, or drops it.
-    pub fn take_datagram(
+    pub(crate) fn take_datagram(
         &mut self,
         mem: Mem<'_>,
         arrived: &Arrived<'_>,

@@ -9,7 +9,7 @@ use crate::shared::Shared;
 
 impl QueuePair {
     /// A request for an XRC target; `packet` has RC's op-code and the XRC header.
-    pub fn serve_extended(&mut self, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+    pub(crate) fn serve_extended(&mut self, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         self.establish(shared);
         let Some(connection) = self.machine.rc_mut() else { return };
         let action = connection.responder.receive(packet, &mut shared.counters);

@@ -13,7 +13,7 @@ use crate::shared::Shared;
 impl QueuePair {
     /// INIT to RTR over IRN. The peer can record `peer` packets ahead of the order.
     #[inline(never)]
-    pub fn connect_irn(&mut self, path: PeerPath, peer: u32, shared: &Shared) {
+    pub(crate) fn connect_irn(&mut self, path: PeerPath, peer: u32, shared: &Shared) {
         let reach = u64::from(shared.irn.reach());
         if self.srq.is_some()
             && self.receive.capacity() < reach
@@ -39,7 +39,7 @@ impl QueuePair {
 
     /// RTR to RTS over IRN.
     #[inline(never)]
-    pub fn start_irn(&mut self, shared: &Shared) {
+    pub(crate) fn start_irn(&mut self, shared: &Shared) {
         let capacity = self.send.ring().slots() as u32;
         let settings = &self.attributes;
         let allowed = self.allowed;
@@ -51,7 +51,7 @@ impl QueuePair {
 
     /// Changes timeouts, retries and rights over IRN.
     #[inline(never)]
-    pub fn retune_irn(&mut self) {
+    pub(crate) fn retune_irn(&mut self) {
         let settings = &self.attributes;
         let allowed = self.allowed;
         let Some(irn) = self.machine.irn_mut() else { return };
@@ -61,13 +61,13 @@ impl QueuePair {
 
     /// Returns the time at which `expire_irn` is due.
     #[inline(never)]
-    pub fn deadline_irn(&self) -> Instant {
+    pub(crate) fn deadline_irn(&self) -> Instant {
         self.machine.irn().map_or(Instant::NEVER, |irn| irn.deadline())
     }
 
     /// Runs the timers over IRN.
     #[inline(never)]
-    pub fn expire_irn(&mut self, now: Instant, rx_drained_at: Instant, shared: &mut Shared) {
+    pub(crate) fn expire_irn(&mut self, now: Instant, rx_drained_at: Instant, shared: &mut Shared) {
         if let Some(irn) = self.machine.irn_mut() {
             irn.requester.expire(now, rx_drained_at, &mut shared.counters);
             irn.responder.expire(now, rx_drained_at, &mut shared.counters);

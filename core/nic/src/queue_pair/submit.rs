@@ -20,7 +20,7 @@ const AHEAD: u64 = 16;
 impl QueuePair {
     /// Turns posted WQEs into messages, a little ahead of transmission.
     #[inline]
-    pub fn submit<R: ReliableRequester>(&mut self, mem: Mem<'_>, shared: &mut Shared) {
+    pub(crate) fn submit<R: ReliableRequester>(&mut self, mem: Mem<'_>, shared: &mut Shared) {
         if self.state != State::Rts {
             return;
         }

@@ -23,12 +23,12 @@ use crate::wqe::Wqe;
 
 impl QueuePair {
     /// Returns true if a message of an unreliable service is partially sent.
-    pub fn is_sending(&self) -> bool {
+    pub(crate) fn is_sending(&self) -> bool {
         self.machine.unreliable().is_some_and(Unreliable::is_busy)
     }
 
     /// Sends the next packet of an unreliable queue pair.
-    pub fn request_unreliable(
+    pub(crate) fn request_unreliable(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -146,7 +146,7 @@ impl QueuePair {
 
     /// Returns true if the packet is intact and is addressed to this queue pair by its peer.
     #[cold]
-    pub fn admits_unreliable(
+    pub(crate) fn admits_unreliable(
         &mut self,
         arrived: &Arrived<'_>,
         packet: &packet::View<'_>,
@@ -186,7 +186,7 @@ impl QueuePair {
 
     /// A packet for an unreliable queue pair.
     #[cold]
-    pub fn take_unreliable(
+    pub(crate) fn take_unreliable(
         &mut self,
         mem: Mem<'_>,
         arrived: &Arrived<'_>,
@@ -219,7 +219,12 @@ impl QueuePair {
     /// A message of an unreliable service did not fit its receive work request, or the memory was not
     /// writable. In the first case the work request waits for the next message. The second is the program's
     /// fault and ends the queue pair.
-    pub fn undelivered_quietly(&mut self, receive: &Receive, too_long: bool, shared: &mut Shared) -> Outcome {
+    pub(crate) fn undelivered_quietly(
+        &mut self,
+        receive: &Receive,
+        too_long: bool,
+        shared: &mut Shared,
+    ) -> Outcome {
         if too_long {
             shared.counters.resp_local_length_error += 1;
         } else {

@@ -45,7 +45,7 @@ impl Rma {
     /// Runs the turn of 1RMA: sends up to `TURN_MESSAGES` messages and about `most` bytes, or fewer if the
     /// port is full. Adds the usage to `used`. On ports with buffers per peer, a full peer does not delay
     /// messages to others.
-    pub fn transmit(
+    pub(crate) fn transmit(
         &mut self,
         now: Instant,
         mem: Mem<'_>,

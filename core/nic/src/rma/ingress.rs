@@ -18,7 +18,7 @@ use crate::shared::Shared;
 
 impl Rma {
     /// Processes one received message.
-    pub fn receive(
+    pub(crate) fn receive(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -333,7 +333,7 @@ impl Rma {
     }
 
     /// Ends an operation whose region has another key or is gone.
-    pub fn revoke(&mut self, now: Instant, slot: u16, shared: &mut Shared) {
+    pub(crate) fn revoke(&mut self, now: Instant, slot: u16, shared: &mut Shared) {
         let Some(served) = self.responder.served(slot) else { return };
         let context = served.context;
         let request = *served.request();

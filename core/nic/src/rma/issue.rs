@@ -23,7 +23,7 @@ const NO_SLOT: u16 = u16::MAX;
 
 impl Rma {
     /// Fetches commands of the portals that have some, in round robin.
-    pub fn fetch(&mut self, now: Instant, mem: Mem<'_>, shared: &mut Shared) {
+    pub(crate) fn fetch(&mut self, now: Instant, mem: Mem<'_>, shared: &mut Shared) {
         let mut left = FETCHED;
         while left > 0 {
             let Some(number) = self.portals.next_due() else { return };
@@ -102,7 +102,7 @@ impl Rma {
 
     /// Returns the local memory `offset..offset + len` of a command; `None` if the program has no access to
     /// it.
-    pub fn local<'m>(
+    pub(crate) fn local<'m>(
         &self,
         mem: Mem<'m>,
         pd: Pd,
@@ -122,7 +122,7 @@ impl Rma {
     }
 
     /// Writes the completion of an operation that has ended.
-    pub fn complete(&mut self, ended: &OperationEnd, shared: &mut Shared) {
+    pub(crate) fn complete(&mut self, ended: &OperationEnd, shared: &mut Shared) {
         let slot = usize::from(ended.slot);
         let Some((kind, size)) = self.commands.get_mut(slot).and_then(forget) else { return };
         self.delays.ended(ended);
@@ -145,7 +145,7 @@ impl Rma {
     }
 
     /// Runs the timers that are due at `now`.
-    pub fn expire(&mut self, now: Instant, shared: &mut Shared) {
+    pub(crate) fn expire(&mut self, now: Instant, shared: &mut Shared) {
         while let Some(waiting) = self.solicitation.expire(now) {
             // The queue may be empty now, and then no turn follows that would notice it.
             self.delays.look(now, &self.solicitation);

@@ -61,7 +61,7 @@ pub(crate) struct Keys {
 impl Keys {
     /// # Panics
     /// If the cipher has fewer than two places.
-    pub fn new(mut cipher: Box<dyn Cipher>) -> Keys {
+    pub(crate) fn new(mut cipher: Box<dyn Cipher>) -> Keys {
         let places = cipher.places();
         assert!(places >= 2, "a place for the reserved key and one for others");
         cipher.load(places - 1, &RESERVED_KEY);
@@ -75,16 +75,16 @@ impl Keys {
     }
 
     /// Returns the entry of the reserved key.
-    pub fn reserved(&self) -> usize {
+    pub(crate) fn reserved(&self) -> usize {
         self.loaded.len()
     }
 
-    pub fn cipher(&mut self) -> &mut dyn Cipher {
+    pub(crate) fn cipher(&mut self) -> &mut dyn Cipher {
         &mut *self.cipher
     }
 
     /// Returns K_d of an identity for a region with this key and epoch.
-    pub fn derive(
+    pub(crate) fn derive(
         &mut self,
         region: u32,
         epoch: u64,
@@ -113,7 +113,7 @@ impl Keys {
 
     /// Returns the cipher entry of this key, and loads the key if necessary. The entry is valid until another
     /// key replaces it.
-    pub fn place(&mut self, key: &[u8; KEY_LEN]) -> usize {
+    pub(crate) fn place(&mut self, key: &[u8; KEY_LEN]) -> usize {
         let (words, _) = key.as_chunks::<8>();
         let mixed =
             (u64::from_le_bytes(words[0]) ^ u64::from_le_bytes(words[1])).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -127,7 +127,7 @@ impl Keys {
     }
 
     /// Removes all derived keys of a region, because its key has changed or the region is gone.
-    pub fn forget(&mut self, region: u32) {
+    pub(crate) fn forget(&mut self, region: u32) {
         for place in 0..self.derived.len() {
             let Some(known) = self.derived[place].take_if(|known| known.region == region) else { continue };
             if let Some(place) = self.loaded.iter().position(|loaded| *loaded == known.key) {
@@ -138,7 +138,7 @@ impl Keys {
     }
 
     /// Returns the size of the tables in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.loaded.capacity() * KEY_LEN + self.derived.capacity() * size_of::<Option<Derived>>()
     }
 }

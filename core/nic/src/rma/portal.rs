@@ -45,7 +45,7 @@ pub(crate) struct Portal {
 
 impl Portal {
     /// Overwrites the commands that the NIC has not fetched, because they contain keys.
-    pub fn wipe(&self) {
+    pub(crate) fn wipe(&self) {
         (self.fetched..self.fetched + self.ring.slots()).for_each(|index| self.ring.store(index, &[0; SLOT]));
     }
 }

@@ -16,52 +16,52 @@ use remora_wire::frame::{Class, Egress, Endpoint, Ingress, Lease, Peer, Route, S
 use remora_wire::{Opcode, Psn, Qpn, ROCE_PORT, ipv4, udp};
 
 /// The path MTU.
-pub const MTU: usize = 1024;
+pub(crate) const MTU: usize = 1024;
 const MEMORY: usize = 1 << 20;
 const SLOTS: u32 = 64;
 
 /// A frame that has left a NIC.
 #[derive(Clone, Debug)]
-pub struct Frame {
+pub(crate) struct Frame {
     pub class: Class,
     pub bytes: Vec<u8>,
 }
 
 impl Frame {
-    pub fn opcode(&self) -> Opcode {
+    pub(crate) fn opcode(&self) -> Opcode {
         Opcode(self.bytes[ipv4::LEN + udp::LEN])
     }
 
     /// The queue pair that it is for.
-    pub fn dest_qp(&self) -> u32 {
+    pub(crate) fn dest_qp(&self) -> u32 {
         let offset = ipv4::LEN + udp::LEN + 4;
         u32::from_be_bytes(self.bytes[offset..offset + 4].try_into().unwrap()) & 0x00ff_ffff
     }
 
     /// True if the packet requests an acknowledgement.
-    pub fn ack_req(&self) -> bool {
+    pub(crate) fn ack_req(&self) -> bool {
         self.bytes[ipv4::LEN + udp::LEN + 8] & 0x80 != 0
     }
 
     /// Sequence number of the packet.
-    pub fn psn(&self) -> u32 {
+    pub(crate) fn psn(&self) -> u32 {
         let offset = ipv4::LEN + udp::LEN + 8;
         u32::from_be_bytes(self.bytes[offset..offset + 4].try_into().unwrap()) & 0x00ff_ffff
     }
 
-    pub fn ecn(&self) -> u8 {
+    pub(crate) fn ecn(&self) -> u8 {
         ipv4::View::new(&self.bytes).unwrap().ecn()
     }
 
     /// A switch marks it (RFC 3168).
-    pub fn mark(&mut self) {
+    pub(crate) fn mark(&mut self) {
         let header = ipv4::Repr { ecn: 3, ..ipv4::Repr::parse(&ipv4::View::new(&self.bytes).unwrap()) };
         header.emit(&mut self.bytes);
     }
 }
 
 /// A port whose transmit queues are the classes.
-pub struct Port {
+pub(crate) struct Port {
     pub frames: VecDeque<Frame>,
     /// Frames that each class still takes.
     pub space: [usize; Class::COUNT],
@@ -114,7 +114,7 @@ struct End {
 }
 
 /// A NIC, its port and its memory.
-pub struct Host {
+pub(crate) struct Host {
     pub engine: Biased<Nic>,
     pub port: Port,
     pd: Pd,
@@ -180,7 +180,7 @@ impl Host {
 
 /// Settings of a connection, beyond the attributes that every connection needs.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Link {
+pub(crate) struct Link {
     pub class: Class,
     /// Attributes on the way to RTR and to RTS.
     pub rtr: Modify,
@@ -188,18 +188,18 @@ pub struct Link {
 }
 
 /// Both hosts, and the time.
-pub struct Bed {
+pub(crate) struct Bed {
     pub hosts: [Host; 2],
     pub now: u64,
 }
 
 impl Bed {
-    pub fn new(config: &Config) -> Bed {
+    pub(crate) fn new(config: &Config) -> Bed {
         Bed { hosts: [Host::new(0, config), Host::new(1, config)], now: 1 }
     }
 
     /// Connects a queue pair of each host. Returns their place among those of each.
-    pub fn connect(&mut self, link: &Link) -> usize {
+    pub(crate) fn connect(&mut self, link: &Link) -> usize {
         let numbers = [0, 1].map(|host| self.hosts[host].create());
         for host in [0, 1] {
             let changes = changes(host, numbers[1 - host], link);
@@ -212,21 +212,21 @@ impl Bed {
     }
 
     /// The number of a host's queue pair.
-    pub fn number(&self, host: usize, place: usize) -> Qpn {
+    pub(crate) fn number(&self, host: usize, place: usize) -> Qpn {
         self.hosts[host].ends[place].number
     }
 
-    pub fn modify(&mut self, host: usize, place: usize, change: &Modify) {
+    pub(crate) fn modify(&mut self, host: usize, place: usize, change: &Modify) {
         let number = self.number(host, place);
         self.hosts[host].engine.enter().parts().0.modify_qp(number, change).unwrap();
     }
 
-    pub fn write(&mut self, host: usize, place: usize, len: usize) {
+    pub(crate) fn write(&mut self, host: usize, place: usize, len: usize) {
         let remote = self.hosts[1 - host].remote();
         self.post(host, place, Operation::Write(remote), len);
     }
 
-    pub fn read(&mut self, host: usize, place: usize, len: usize) {
+    pub(crate) fn read(&mut self, host: usize, place: usize, len: usize) {
         let remote = self.hosts[1 - host].remote();
         self.post(host, place, Operation::Read(remote), len);
     }
@@ -248,7 +248,7 @@ impl Bed {
     }
 
     /// Lets a host send up to `budget` frames or a few more. Returns how many left.
-    pub fn transmit(&mut self, host: usize, budget: usize) -> usize {
+    pub(crate) fn transmit(&mut self, host: usize, budget: usize) -> usize {
         let Host { engine, port, .. } = &mut self.hosts[host];
         let mut guard = engine.enter();
         let (nic, mem) = guard.parts();
@@ -256,12 +256,12 @@ impl Bed {
     }
 
     /// The frames that a host has sent and that nobody has taken.
-    pub fn sent(&mut self, host: usize) -> Vec<Frame> {
+    pub(crate) fn sent(&mut self, host: usize) -> Vec<Frame> {
         self.hosts[host].port.frames.drain(..).collect()
     }
 
     /// A frame arrives at a host.
-    pub fn arrive(&mut self, host: usize, frame: &Frame) {
+    pub(crate) fn arrive(&mut self, host: usize, frame: &Frame) {
         let mut guard = self.hosts[host].engine.enter();
         let (nic, mem) = guard.parts();
         let bytes = &frame.bytes[..];
@@ -272,14 +272,14 @@ impl Bed {
     }
 
     /// All frames of a host arrive at the other.
-    pub fn deliver(&mut self, sender: usize) {
+    pub(crate) fn deliver(&mut self, sender: usize) {
         for frame in self.sent(sender) {
             self.arrive(1 - sender, &frame);
         }
     }
 
     /// Both hosts send and receive until nothing is on the way.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         while self.transmit(0, 64) + self.transmit(1, 64) > 0 {
             self.deliver(0);
             self.deliver(1);
@@ -287,26 +287,26 @@ impl Bed {
     }
 
     /// Returns the time of a host's next timer.
-    pub fn deadline(&mut self, host: usize) -> Instant {
+    pub(crate) fn deadline(&mut self, host: usize) -> Instant {
         self.hosts[host].engine.enter().parts().0.next_deadline()
     }
 
     /// The time is `now`: a host's timers run.
-    pub fn expire(&mut self, host: usize, now: u64) {
+    pub(crate) fn expire(&mut self, host: usize, now: u64) {
         self.now = now;
         let time = Instant(now);
         self.hosts[host].engine.enter().parts().0.expire(time, time, 64);
     }
 
     /// Completions of a host.
-    pub fn poll(&mut self, host: usize) -> Vec<Cqe> {
+    pub(crate) fn poll(&mut self, host: usize) -> Vec<Cqe> {
         let poller = &mut self.hosts[host].poller;
         let completions = std::iter::from_fn(|| poller.poll()).collect();
         poller.free();
         completions
     }
 
-    pub fn counters(&self, host: usize) -> Counters {
+    pub(crate) fn counters(&self, host: usize) -> Counters {
         *self.hosts[host].engine.enter().parts().0.counters()
     }
 }

@@ -35,7 +35,7 @@ impl Default for Failing {
 
 impl Failing {
     /// Records that message `number` fails with `status`, unless an earlier message fails.
-    pub fn add(&mut self, number: u64, status: Status) {
+    pub(crate) fn add(&mut self, number: u64, status: Status) {
         if number < self.number {
             *self = Failing { number, status: Some(status) };
         }
@@ -43,19 +43,19 @@ impl Failing {
 
     /// Returns true if any message fails.
     #[inline]
-    pub fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.status.is_some()
     }
 
     /// Returns true if message `number` or an earlier one fails.
     #[inline]
-    pub fn bars(&self, number: u64) -> bool {
+    pub(crate) fn bars(&self, number: u64) -> bool {
         number >= self.number
     }
 
     /// Returns the status of message `number` if that is the failing message.
     #[inline]
-    pub fn status(&self, number: u64) -> Option<Status> {
+    pub(crate) fn status(&self, number: u64) -> Option<Status> {
         if number == self.number { self.status } else { None }
     }
 }

@@ -21,32 +21,32 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub fn new(first: Seq) -> Self {
+    pub(crate) fn new(first: Seq) -> Self {
         Sender { snd_una: first, snd_nxt: first, snd_max: first, returned_at: None }
     }
 
     /// Returns the number of packets that may be in flight: sent since the last go-back and not
     /// acknowledged.
     #[inline]
-    pub fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.snd_nxt.saturating_sub(self.snd_una)
     }
 
     #[inline]
-    pub fn retransmitting(&self) -> bool {
+    pub(crate) fn retransmitting(&self) -> bool {
         self.snd_nxt < self.snd_max
     }
 
     /// Records that `count` packets from `snd_nxt` on were sent.
     #[inline]
-    pub fn sent(&mut self, count: u32) {
+    pub(crate) fn sent(&mut self, count: u32) {
         self.snd_nxt += u64::from(count);
         self.snd_max = self.snd_max.max(self.snd_nxt);
     }
 
     /// Acknowledges every PSN before `upto`. Returns true if `snd_una` advanced.
     #[inline]
-    pub fn acknowledge(&mut self, upto: Seq) -> bool {
+    pub(crate) fn acknowledge(&mut self, upto: Seq) -> bool {
         if upto <= self.snd_una {
             return false;
         }
@@ -60,12 +60,12 @@ impl Sender {
     /// Returns true if a NAK for `snd_una` would cause a go-back: this gap has caused none, and a packet is
     /// in flight.
     #[inline]
-    pub fn may_go_back(&self) -> bool {
+    pub(crate) fn may_go_back(&self) -> bool {
         self.returned_at != Some(self.snd_una) && self.snd_nxt != self.snd_una
     }
 
     /// Goes back to `snd_una` because of a NAK. Returns false if this gap already caused a go-back.
-    pub fn go_back(&mut self) -> bool {
+    pub(crate) fn go_back(&mut self) -> bool {
         if !self.may_go_back() {
             return false;
         }
@@ -75,18 +75,18 @@ impl Sender {
     }
 
     /// Retransmits from `seq` on, without the packets that are acknowledged.
-    pub fn repeat_from(&mut self, seq: Seq) {
+    pub(crate) fn repeat_from(&mut self, seq: Seq) {
         self.snd_nxt = seq.clamp(self.snd_una, self.snd_nxt);
     }
 
     /// Goes back to `snd_una` after a timeout or an RNR NAK, without a limit on the number of times.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.returned_at = None;
         self.snd_nxt = self.snd_una;
     }
 
     /// Asserts the order of the sequence numbers.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let Sender { snd_una, snd_nxt, snd_max, .. } = *self;
         assert!(snd_una <= snd_nxt && snd_nxt <= snd_max, "snd_una <= snd_nxt <= snd_max: {self:?}");
         // With more than half of the PSN circle in flight, the side of `snd_una` on which a PSN lies would
@@ -119,12 +119,12 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub fn new(first: Seq) -> Self {
+    pub(crate) fn new(first: Seq) -> Self {
         Receiver { rcv_nxt: first, nak_sent: false }
     }
 
     #[inline]
-    pub fn arrive(&mut self, seq: Seq) -> Arrival {
+    pub(crate) fn arrive(&mut self, seq: Seq) -> Arrival {
         if seq == self.rcv_nxt {
             Arrival::InOrder
         } else if seq < self.rcv_nxt {
@@ -138,13 +138,13 @@ impl Receiver {
 
     /// Advances `rcv_nxt` by the `count` PSNs of a request that was executed.
     #[inline]
-    pub fn advance(&mut self, count: u32) {
+    pub(crate) fn advance(&mut self, count: u32) {
         self.rcv_nxt += u64::from(count);
         self.nak_sent = false;
     }
 
     /// Suppresses NAKs for packets in flight after an RNR NAK, which already requests `rcv_nxt` again.
-    pub fn refuse(&mut self) {
+    pub(crate) fn refuse(&mut self) {
         self.nak_sent = true;
     }
 }

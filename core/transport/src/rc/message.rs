@@ -133,7 +133,7 @@ pub(super) struct Placed<D> {
 impl<D> Placed<D> {
     /// Returns the first PSN that an answer to the message can carry.
     #[inline]
-    pub fn answered_from(&self) -> Seq {
+    pub(crate) fn answered_from(&self) -> Seq {
         match &self.message.kind {
             Kind::Prism(extended) if !extended.asks() => self.end - 1,
             _ => self.first,
@@ -149,7 +149,7 @@ pub(super) struct Window<D> {
 }
 
 impl<D: Copy> Window<D> {
-    pub fn new(capacity: u32) -> Self {
+    pub(crate) fn new(capacity: u32) -> Self {
         let capacity = capacity.max(1).next_power_of_two() as usize;
         Window { ring: vec![None; capacity].into_boxed_slice(), head: 0, tail: 0 }
     }
@@ -160,38 +160,38 @@ impl<D: Copy> Window<D> {
     }
 
     #[inline]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.tail - self.head == self.ring.len() as u64
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         (self.tail - self.head) as usize
     }
 
     /// Returns the number of the oldest message and the number that the next message will get.
     #[inline]
-    pub fn bounds(&self) -> (u64, u64) {
+    pub(crate) fn bounds(&self) -> (u64, u64) {
         (self.head, self.tail)
     }
 
     #[inline]
-    pub fn get(&self, number: u64) -> Option<&Placed<D>> {
+    pub(crate) fn get(&self, number: u64) -> Option<&Placed<D>> {
         if number < self.head || number >= self.tail { None } else { self.ring[self.slot(number)].as_ref() }
     }
 
-    pub fn get_mut(&mut self, number: u64) -> Option<&mut Placed<D>> {
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut Placed<D>> {
         let slot = self.slot(number);
         if number < self.head || number >= self.tail { None } else { self.ring[slot].as_mut() }
     }
 
     #[inline]
-    pub fn front(&self) -> Option<&Placed<D>> {
+    pub(crate) fn front(&self) -> Option<&Placed<D>> {
         self.get(self.head)
     }
 
     /// Appends a message. The caller has checked that the window is not full.
     #[inline]
-    pub fn push(&mut self, placed: Placed<D>) {
+    pub(crate) fn push(&mut self, placed: Placed<D>) {
         debug_assert!(!self.is_full());
         let slot = self.slot(self.tail);
         self.ring[slot] = Some(placed);
@@ -199,7 +199,7 @@ impl<D: Copy> Window<D> {
     }
 
     #[inline]
-    pub fn pop(&mut self) -> Option<Placed<D>> {
+    pub(crate) fn pop(&mut self) -> Option<Placed<D>> {
         if self.head == self.tail {
             return None;
         }
@@ -209,13 +209,13 @@ impl<D: Copy> Window<D> {
     }
 
     /// Returns the maximum number of messages.
-    pub fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.ring.len()
     }
 
     /// Asserts that the messages fit the ring. Also asserts that the oldest, the newest and message `some`
     /// use consecutive sequence numbers with the message behind each, up to `write_seq`.
-    pub fn check(&self, some: u64, write_seq: Seq) {
+    pub(crate) fn check(&self, some: u64, write_seq: Seq) {
         assert!(
             self.head <= self.tail && self.len() <= self.capacity(),
             "messages <= capacity of the window"
@@ -231,7 +231,7 @@ impl<D: Copy> Window<D> {
 
     /// Returns the number of the message that contains `seq`, searching from message `hint` in either
     /// direction.
-    pub fn find(&self, seq: Seq, hint: u64) -> Option<u64> {
+    pub(crate) fn find(&self, seq: Seq, hint: u64) -> Option<u64> {
         let mut number = hint.clamp(self.head, self.tail.saturating_sub(1).max(self.head));
         while number > self.head && self.get(number)?.first > seq {
             number -= 1;

@@ -29,7 +29,7 @@ pub(super) struct Messages<D> {
 impl<D: Copy> Messages<D> {
     /// Returns no messages. The first packet will have PSN `first`; `capacity` is the maximum number of
     /// outstanding messages.
-    pub fn new(first: Seq, capacity: u32, parameters: Parameters) -> Self {
+    pub(crate) fn new(first: Seq, capacity: u32, parameters: Parameters) -> Self {
         Messages {
             window: Window::new(capacity),
             write_seq: first,
@@ -44,26 +44,26 @@ impl<D: Copy> Messages<D> {
     }
 
     /// Changes `timeout`, `retry_cnt` and `rnr_retry` of a running queue pair.
-    pub fn retune(&mut self, parameters: Parameters) {
+    pub(crate) fn retune(&mut self, parameters: Parameters) {
         self.parameters = parameters;
         self.rnr_retries = parameters.rnr_retry;
     }
 
     /// Returns the number of RNR NAKs received.
-    pub fn rnr_waits(&self) -> u32 {
+    pub(crate) fn rnr_waits(&self) -> u32 {
         self.rnr_waits
     }
 
     /// Returns true if another message can be submitted.
     #[inline(always)]
-    pub fn has_capacity(&self) -> bool {
+    pub(crate) fn has_capacity(&self) -> bool {
         !self.window.is_full() && !self.failing.any()
     }
 
     /// Appends a message whose packets end before `end`, and advances `write_seq` to `end`. If the message
     /// has no packets, advances `next_message` over it; `snd_nxt` is the next packet in order.
     #[inline(always)]
-    pub fn append(&mut self, message: Message<D>, end: Seq, snd_nxt: Seq) {
+    pub(crate) fn append(&mut self, message: Message<D>, end: Seq, snd_nxt: Seq) {
         let first = self.write_seq;
         self.write_seq = end;
         self.fetch_messages += u32::from(message.kind.is_fetch());
@@ -75,20 +75,23 @@ impl<D: Copy> Messages<D> {
 
     /// Advances `next_message` over local work, which has no packets.
     #[inline(always)]
-    pub fn step_over_local(&mut self, snd_nxt: Seq) {
+    pub(crate) fn step_over_local(&mut self, snd_nxt: Seq) {
         while self.window.get(self.next_message).is_some_and(|placed| placed.end <= snd_nxt) {
             self.next_message += 1;
         }
     }
 
     /// Makes message `number` fail with `status` after all earlier messages have ended.
-    pub fn fail(&mut self, number: u64, status: Status) {
+    pub(crate) fn fail(&mut self, number: u64, status: Status) {
         self.failing.add(number, status);
     }
 
     /// Removes the oldest message if it failed or `is_complete` returns true for it.
     #[inline(always)]
-    pub fn retire(&mut self, is_complete: impl FnOnce(&Placed<D>) -> bool) -> Option<(Message<D>, Status)> {
+    pub(crate) fn retire(
+        &mut self,
+        is_complete: impl FnOnce(&Placed<D>) -> bool,
+    ) -> Option<(Message<D>, Status)> {
         let (head, _) = self.window.bounds();
         let front = self.window.front()?;
         let status = match self.failing.status(head) {
@@ -103,7 +106,7 @@ impl<D: Copy> Messages<D> {
     }
 
     /// Removes the oldest message unfinished (flush).
-    pub fn flush(&mut self) -> Option<Message<D>> {
+    pub(crate) fn flush(&mut self) -> Option<Message<D>> {
         let Placed { message, .. } = self.window.pop()?;
         self.rnr_until = Instant(0);
         Some(message)
@@ -111,23 +114,23 @@ impl<D: Copy> Messages<D> {
 
     /// Returns the number of the message that contains `seq`, searching from message `hint`; the number of
     /// the oldest message if none contains it.
-    pub fn number_of(&self, seq: Seq, hint: u64) -> u64 {
+    pub(crate) fn number_of(&self, seq: Seq, hint: u64) -> u64 {
         self.window.find(seq, hint).unwrap_or(self.window.bounds().0)
     }
 
     /// Counts an RNR NAK.
-    pub fn count_rnr_nak(&mut self, counters: &mut Counters) {
+    pub(crate) fn count_rnr_nak(&mut self, counters: &mut Counters) {
         counters.rnr_nak_retry_err += 1;
         self.rnr_waits = self.rnr_waits.saturating_add(1);
     }
 
     /// Uses an RNR retry. Returns false if none remains.
-    pub fn may_wait(&mut self, counters: &mut Counters) -> bool {
+    pub(crate) fn may_wait(&mut self, counters: &mut Counters) -> bool {
         may_wait(&mut self.rnr_retries, &self.parameters, counters)
     }
 
     /// Asserts that the next message was submitted and is not retired, and that the window is consistent.
-    pub fn check(&self, snd_max: Seq) {
+    pub(crate) fn check(&self, snd_max: Seq) {
         assert!(snd_max <= self.write_seq, "packets that were sent were submitted: snd_max is {snd_max}");
         self.window.check(self.next_message, self.write_seq);
         let (head, tail) = self.window.bounds();

@@ -58,7 +58,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    pub fn new(capacity: u8) -> Self {
+    pub(crate) fn new(capacity: u8) -> Self {
         Replay {
             ring: vec![None; usize::from(capacity).next_power_of_two()].into_boxed_slice(),
             capacity: u64::from(capacity),
@@ -72,24 +72,24 @@ impl Replay {
     }
 
     /// Allocates the buffers for answers that do not fit an entry.
-    pub fn widen(&mut self) {
+    pub(crate) fn widen(&mut self) {
         self.kept = vec![[0; KEPT]; self.ring.len()].into_boxed_slice();
     }
 
     /// Returns the buffer of the next entry. The previous entry in that slot can no longer be repeated when
     /// the next one is pushed.
-    pub fn kept_buffer(&mut self) -> &mut [u8] {
+    pub(crate) fn kept_buffer(&mut self) -> &mut [u8] {
         let slot = self.slot(self.tail);
         self.kept.get_mut(slot).map_or(&mut [], |kept| &mut kept[..])
     }
 
     /// Returns the number of the oldest entry that is kept.
-    pub fn kept_from(&self) -> u64 {
+    pub(crate) fn kept_from(&self) -> u64 {
         self.oldest()
     }
 
     /// Drops all answers. Returns false and keeps them if an answer remains to be sent.
-    pub fn forget(&mut self) -> bool {
+    pub(crate) fn forget(&mut self) -> bool {
         if self.is_pending() {
             return false;
         }
@@ -98,13 +98,13 @@ impl Replay {
     }
 
     /// Returns the number of the next entry.
-    pub fn upcoming(&self) -> u64 {
+    pub(crate) fn upcoming(&self) -> u64 {
         self.tail
     }
 
     /// Asserts the invariants of the counts and of the entry that is answered next. All requests before
     /// `rcv_nxt` were executed.
-    pub fn check(&self, rcv_nxt: Seq) {
+    pub(crate) fn check(&self, rcv_nxt: Seq) {
         let Replay { capacity, tail, pending, answered, floor, valued, .. } = *self;
         assert!(tail - answered <= capacity, "unanswered requests <= max_dest_rd_atomic");
         assert!(pending <= tail && floor <= tail && valued <= tail, "entries of the replay were pushed");
@@ -134,19 +134,19 @@ impl Replay {
     /// Returns true if another entry would overwrite one that was never answered. The peer then exceeds the
     /// agreed number of requests.
     #[inline]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.tail - self.answered >= self.capacity
     }
 
     /// Returns true if an answer remains to be sent.
     #[inline]
-    pub fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         self.pending < self.tail
     }
 
     /// Appends an entry. The caller has checked `is_full`.
     #[inline]
-    pub fn push(&mut self, entry: Entry) {
+    pub(crate) fn push(&mut self, entry: Entry) {
         debug_assert!(!self.is_full());
         let slot = self.slot(self.tail);
         self.ring[slot] = Some(entry);
@@ -160,7 +160,7 @@ impl Replay {
     }
 
     /// Appends an entry whose answer is `bytes`.
-    pub fn push_wide(&mut self, entry: Entry, bytes: [u8; 32]) {
+    pub(crate) fn push_wide(&mut self, entry: Entry, bytes: [u8; 32]) {
         if let Some(place) = self.kept_buffer().first_chunk_mut() {
             *place = bytes;
         }
@@ -168,7 +168,7 @@ impl Replay {
     }
 
     /// Appends an entry whose answer was written to `kept_buffer`.
-    pub fn push_kept(&mut self, entry: Entry) {
+    pub(crate) fn push_kept(&mut self, entry: Entry) {
         self.push(entry);
         if !matches!(entry.source, Source::Memory { .. }) {
             self.valued = self.tail;
@@ -176,24 +176,24 @@ impl Replay {
     }
 
     /// Returns the kept bytes of the entry that is answered next.
-    pub fn front_kept(&self) -> &[u8] {
+    pub(crate) fn front_kept(&self) -> &[u8] {
         self.kept.get(self.slot(self.pending)).map_or(&[], |kept| &kept[..])
     }
 
     /// Returns the entry that is answered next.
     #[inline]
-    pub fn front(&self) -> Option<&Entry> {
+    pub(crate) fn front(&self) -> Option<&Entry> {
         if self.is_pending() { self.ring[self.slot(self.pending)].as_ref() } else { None }
     }
 
     /// Returns true if several entries remain to be answered and a PRISM value is among them.
     #[inline]
-    pub fn has_value(&self) -> bool {
+    pub(crate) fn has_value(&self) -> bool {
         self.valued > self.pending && self.tail - self.pending > 1
     }
 
     /// Returns the entries with responses to send, in order, and their kept bytes.
-    pub fn waiting(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
         let entries = (self.pending..self.tail).filter_map(|number| {
             let slot = self.slot(number);
             Some((self.ring[slot].as_ref()?, self.kept.get(slot).map_or(&[][..], |kept| &kept[..])))
@@ -203,7 +203,7 @@ impl Replay {
 
     /// Records that the next packet of the front entry was sent.
     #[inline]
-    pub fn sent(&mut self) {
+    pub(crate) fn sent(&mut self) {
         let slot = self.slot(self.pending);
         if let Some(entry) = &mut self.ring[slot] {
             entry.next += 1;
@@ -221,14 +221,14 @@ impl Replay {
     }
 
     /// Cancels all answers, because the queue pair ends.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         (self.pending, self.answered) = (self.tail, self.tail);
     }
 
     /// Repeats the answer packets `first..end` for a duplicate request, unless these remain to be sent
     /// anyway. Returns false if no entry contains them, because the request is too old or differs from the
     /// original.
-    pub fn again(&mut self, first: Seq, end: Seq, same: impl Fn(&Entry) -> bool) -> bool {
+    pub(crate) fn again(&mut self, first: Seq, end: Seq, same: impl Fn(&Entry) -> bool) -> bool {
         for number in self.oldest()..self.tail {
             let slot = self.slot(number);
             let Some(entry) = &mut self.ring[slot] else { continue };
@@ -248,7 +248,7 @@ impl Replay {
     /// Repeats the answer to a PRISM operation from `seq` on, unless it remains to be sent anyway. The
     /// pointer is not dereferenced anew, so an answer never mixes two targets. The answer to an operation
     /// list is one packet, whichever of its operations is repeated.
-    pub fn again_from(&mut self, seq: Seq, answer_end: impl Fn(&Entry) -> Seq) {
+    pub(crate) fn again_from(&mut self, seq: Seq, answer_end: impl Fn(&Entry) -> Seq) {
         for number in self.oldest()..self.tail {
             let slot = self.slot(number);
             let Some(entry) = &mut self.ring[slot] else { continue };

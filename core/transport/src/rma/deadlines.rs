@@ -24,14 +24,14 @@ pub(crate) struct Deadlines {
 
 impl Deadlines {
     /// Returns a list without deadlines for the operations 0 to `max - 1`.
-    pub fn new(max: usize) -> Deadlines {
+    pub(crate) fn new(max: usize) -> Deadlines {
         let free = Link { previous: NONE, next: NONE, until: None };
         Deadlines { links: vec![free; max], first: NONE, last: NONE }
     }
 
     /// Sets the deadline of an operation, replacing an earlier one.
     #[inline]
-    pub fn set(&mut self, index: u16, until: Instant) {
+    pub(crate) fn set(&mut self, index: u16, until: Instant) {
         self.clear(index);
         let index = u32::from(index);
         let mut previous = self.last;
@@ -51,7 +51,7 @@ impl Deadlines {
 
     /// Removes the deadline of an operation.
     #[inline]
-    pub fn clear(&mut self, index: u16) {
+    pub(crate) fn clear(&mut self, index: u16) {
         let Link { previous, next, until } = self.links[usize::from(index)];
         if until.is_none() {
             return;
@@ -69,19 +69,19 @@ impl Deadlines {
 
     /// Returns the deadline of an operation.
     #[inline]
-    pub fn of(&self, index: u16) -> Option<Instant> {
+    pub(crate) fn of(&self, index: u16) -> Option<Instant> {
         self.links[usize::from(index)].until
     }
 
     /// Returns the earliest deadline, or [`Instant::NEVER`].
     #[inline]
-    pub fn first(&self) -> Instant {
+    pub(crate) fn first(&self) -> Instant {
         self.links.get(self.first as usize).and_then(|link| link.until).unwrap_or(Instant::NEVER)
     }
 
     /// Removes the earliest deadline if it has passed at `now`, and returns its operation.
     #[inline]
-    pub fn pop(&mut self, now: Instant) -> Option<u16> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<u16> {
         let index = self.first;
         if self.first() > now || index == NONE {
             return None;

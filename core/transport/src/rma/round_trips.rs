@@ -36,7 +36,7 @@ pub(crate) struct RoundTrips {
 
 impl RoundTrips {
     /// Returns a table without measurements.
-    pub fn new(settings: &Settings) -> RoundTrips {
+    pub(crate) fn new(settings: &Settings) -> RoundTrips {
         let places = if settings.timers == Timers::Measured { PLACES } else { 0 };
         RoundTrips {
             places: vec![Place::default(); places],
@@ -62,20 +62,20 @@ impl RoundTrips {
 
     /// Returns the time that an operation with this peer may take once it is in service, in nanoseconds.
     #[inline]
-    pub fn timeout(&self, peer: Endpoint) -> u64 {
+    pub(crate) fn timeout(&self, peer: Endpoint) -> u64 {
         let Some(Place { smooth, doubled, .. }) = self.known(peer) else { return self.timeout };
         smooth.saturating_mul(ROUNDS).max(self.least).saturating_mul(1 << doubled).min(self.most)
     }
 
     /// Returns the time that an operation with this peer may wait for the window, in nanoseconds.
     #[inline]
-    pub fn dispatch_timeout(&self, peer: Endpoint) -> u64 {
+    pub(crate) fn dispatch_timeout(&self, peer: Endpoint) -> u64 {
         self.known(peer).map_or(self.dispatch_timeout, |_| self.timeout(peer) / 2)
     }
 
     /// Adds a measured round trip to an authentic answer of this peer.
     #[inline]
-    pub fn measured(&mut self, peer: Endpoint, round: u64) {
+    pub(crate) fn measured(&mut self, peer: Endpoint, round: u64) {
         let Some(index) = self.index(peer) else { return };
         let place = &mut self.places[index];
         let round = round.min(self.most);
@@ -88,7 +88,7 @@ impl RoundTrips {
     }
 
     /// Doubles the timeouts of this peer, because no answer arrived in time.
-    pub fn expired(&mut self, peer: Endpoint) {
+    pub(crate) fn expired(&mut self, peer: Endpoint) {
         let Some(index) = self.index(peer) else { return };
         let place = &mut self.places[index];
         if place.peer == peer {
@@ -97,7 +97,7 @@ impl RoundTrips {
     }
 
     /// Returns the bytes of the table.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.places.capacity() * size_of::<Place>()
     }
 }

@@ -11,25 +11,25 @@ use remora_wire::{
 };
 
 /// A frame, from the Ethernet header to the ICRC.
-pub struct Case {
+pub(crate) struct Case {
     /// The bytes of the frame.
     pub frame: Vec<u8>,
 }
 
 impl Case {
-    pub fn dissected(&self) -> Dissected<'_> {
+    pub(crate) fn dissected(&self) -> Dissected<'_> {
         dissect(Start::Ethernet, &self.frame).unwrap()
     }
 
-    pub fn packet(&self) -> Packet<'_> {
+    pub(crate) fn packet(&self) -> Packet<'_> {
         self.dissected().packet
     }
 
-    pub fn is_ipv4(&self) -> bool {
+    pub(crate) fn is_ipv4(&self) -> bool {
         matches!(self.dissected().network, Some((Network::V4(_), _)))
     }
 
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{} over IPv{}", self.packet(), if self.is_ipv4() { 4 } else { 6 })
     }
 }
@@ -147,7 +147,7 @@ fn case(opcode: Opcode, is_ipv4: bool, variant: u64) -> Case {
 }
 
 /// Returns four cases of every op-code over IPv4 and IPv6 each.
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for opcode in (0..=255).map(Opcode).filter(|opcode| opcode.is_known()) {
         for is_ipv4 in [true, false] {

@@ -10,7 +10,7 @@ use remora_wire::{Opcode, Service, aeth, bth};
 use super::cases::Case;
 
 /// The requested fields, in the order of the columns.
-pub const FIELDS: &[&str] = &[
+pub(crate) const FIELDS: &[&str] = &[
     "eth.dst",
     "eth.src",
     "eth.type",
@@ -115,7 +115,7 @@ impl Row<'_> {
 }
 
 /// Compares all columns of a frame. Returns the number of its extension header fields.
-pub fn compare<'a>(case: &'a Case, shown: &'a dyn Fn(&str) -> &'a str) -> usize {
+pub(crate) fn compare<'a>(case: &'a Case, shown: &'a dyn Fn(&str) -> &'a str) -> usize {
     let row = Row { case, shown };
     below(&row);
     let packet = case.packet();

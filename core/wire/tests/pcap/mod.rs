@@ -22,7 +22,7 @@ fn whole_frame(record: &[u8], offset: usize) -> Vec<u8> {
 
 /// Returns the frames of a capture.
 #[allow(dead_code, reason = "of the two tests that have this module, one only writes")]
-pub fn read(file: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn read(file: &[u8]) -> Vec<Vec<u8>> {
     match word(file, 0) {
         PCAP => read_pcap(file),
         PCAPNG => read_pcapng(file),
@@ -63,7 +63,7 @@ fn read_pcapng(file: &[u8]) -> Vec<Vec<u8>> {
 
 /// Returns a pcap file of these frames at intervals of one microsecond.
 #[allow(dead_code, reason = "of the two tests that have this module, one only reads")]
-pub fn write(frames: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn write(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     for header in [PCAP, 4 << 16 | 2, 0, 0, 262_144, ETHERNET] {
         file.extend_from_slice(&header.to_le_bytes());

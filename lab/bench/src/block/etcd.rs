@@ -193,7 +193,7 @@ impl Register {
 ///
 /// # Errors
 /// Fails if etcd is not installed or does not answer.
-pub fn run(
+pub(crate) fn run(
     core: usize,
     len: u32,
     blocks: u64,

@@ -81,7 +81,7 @@ impl Owners {
 }
 
 /// All clients of a benchmark, with their NIC.
-pub struct LoadGenerator {
+pub(crate) struct LoadGenerator {
     clock: Clock,
     clients: Vec<Client>,
     owners: Owners,
@@ -99,7 +99,7 @@ pub struct LoadGenerator {
 
 /// Number and kind of the clients that generate load.
 #[derive(Copy, Clone, Debug)]
-pub struct Size {
+pub(crate) struct Size {
     /// Number of clients.
     pub clients: usize,
     /// The maximum number of operations that each client has in flight.
@@ -134,7 +134,7 @@ impl LoadGenerator {
     ///
     /// # Errors
     /// Fails if a replica does not answer.
-    pub fn open(port: &PortArgs, replicas: &[SocketAddr], size: Size) -> Result<LoadGenerator> {
+    pub(crate) fn open(port: &PortArgs, replicas: &[SocketAddr], size: Size) -> Result<LoadGenerator> {
         let context = port.open()?;
         let domain = context.alloc_pd()?;
         LoadGenerator::with(context, domain, replicas, size)
@@ -144,7 +144,7 @@ impl LoadGenerator {
     ///
     /// # Errors
     /// Fails if a replica does not answer.
-    pub fn beside(&self, replicas: &[SocketAddr], size: Size) -> Result<LoadGenerator> {
+    pub(crate) fn beside(&self, replicas: &[SocketAddr], size: Size) -> Result<LoadGenerator> {
         LoadGenerator::with(self.context.clone(), self.domain.clone(), replicas, size)
     }
 
@@ -178,12 +178,12 @@ impl LoadGenerator {
     }
 
     /// Returns the number of clients.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.clients.len()
     }
 
     /// Lets only the first `clients` clients issue operations from now on.
-    pub fn only(&mut self, clients: usize) {
+    pub(crate) fn only(&mut self, clients: usize) {
         self.active = clients.min(self.clients.len());
     }
 
@@ -227,7 +227,7 @@ impl LoadGenerator {
     ///
     /// # Errors
     /// Fails if a replica has died or has no free buffer.
-    pub fn run(
+    pub(crate) fn run(
         &mut self,
         count: u64,
         each: usize,
@@ -311,7 +311,7 @@ impl LoadGenerator {
     ///
     /// # Errors
     /// The errors of the NIC.
-    pub fn settle(&mut self) -> Result<()> {
+    pub(crate) fn settle(&mut self) -> Result<()> {
         let started = Instant::now();
         while !self.clients.iter().all(|client| client.machine.is_quiet()) && started.elapsed() < CLOSING {
             self.turn(|_, _, _| ())?;
@@ -346,7 +346,7 @@ impl LoadGenerator {
     ///
     /// # Errors
     /// Fails if a READ fails.
-    pub fn bare_quorums(
+    pub(crate) fn bare_quorums(
         &mut self,
         len: usize,
         places: impl Iterator<Item = u64>,
@@ -392,7 +392,7 @@ impl LoadGenerator {
 }
 
 /// Returns a read or a write, with equal probability, of a block that `next` draws.
-pub fn half_writes(
+pub(crate) fn half_writes(
     random: &mut remora_store::Random,
     next: impl Fn(&mut remora_store::Random) -> u64,
 ) -> (Operation, u64) {
@@ -402,7 +402,7 @@ pub fn half_writes(
 
 /// Returns the length in bytes of a design's longest verb, which all replicas execute: a READ of a block's
 /// tag and value, or a WRITE of a copy.
-pub fn read_len(design: Design, block_len: usize) -> usize {
+pub(crate) fn read_len(design: Design, block_len: usize) -> usize {
     match design {
         Design::PrismRs => 8 + block_len,
         Design::AbdLock => 8 + block_len + 8,

@@ -39,7 +39,7 @@ fn pair(rounds: &[Rounds], (metric, unit, figure): Kind, case: &impl Fn(Design) 
 }
 
 /// Returns the rows of one client.
-pub fn beside(rounds: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
+pub(crate) fn beside(rounds: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
     let mut rows = Vec::new();
     let floor = of(rounds, Design::AbdLock, |round| round.bare * round.round_trips);
     for kind in [P50, MEAN, P99, RATES, TRIPS] {
@@ -60,12 +60,12 @@ pub fn beside(rounds: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
 }
 
 /// Returns the rows of one point of a curve, measured with a fixed number of clients.
-pub fn point(rounds: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
+pub(crate) fn point(rounds: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
     [RATES, MEAN].into_iter().flat_map(|kind| pair(rounds, kind, &case)).collect()
 }
 
 /// Returns the rows for many clients, each compared to the same design with uniform keys.
-pub fn crowded(rounds: &[Rounds], uniform: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
+pub(crate) fn crowded(rounds: &[Rounds], uniform: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
     let kinds = [P50, MEAN, P99, RATES, TRIPS];
     let mut rows: Vec<Row> = kinds.into_iter().flat_map(|kind| pair(rounds, kind, &case)).collect();
     if uniform.is_empty() {

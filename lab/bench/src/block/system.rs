@@ -16,14 +16,14 @@ use crate::{histogram, median};
 use remora_service::block::WINDOW;
 
 /// The number of replicas of a store.
-pub const REPLICAS: usize = 3;
+pub(crate) const REPLICAS: usize = 3;
 /// The number of slices of a round. Single operations and bare READs alternate in slices, because the speed
 /// of the machine changes within a second.
 const SLICES: usize = 10;
 
 /// The size of a store.
 #[derive(Copy, Clone, Debug)]
-pub struct StoreSize {
+pub(crate) struct StoreSize {
     /// Number of blocks.
     pub blocks: u64,
     /// Length of a block in bytes.
@@ -34,7 +34,7 @@ pub struct StoreSize {
 
 /// The number of operations of a round. The parts of a round keep their proportions.
 #[derive(Copy, Clone, Debug)]
-pub struct RoundSize(pub u64);
+pub(crate) struct RoundSize(pub u64);
 
 impl RoundSize {
     /// Returns the operations of one client with a full window.
@@ -59,11 +59,11 @@ impl RoundSize {
 }
 
 /// A design and the results of its rounds.
-pub type Rounds = (Design, Vec<Round>);
+pub(crate) type Rounds = (Design, Vec<Round>);
 
 /// Results of one round; latencies in nanoseconds.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Round {
+pub(crate) struct Round {
     /// Median latency of the operations.
     pub p50: f64,
     /// Mean latency of the operations.
@@ -80,7 +80,7 @@ pub struct Round {
 }
 
 /// A design's replicas and clients.
-pub struct SystemUnderTest {
+pub(crate) struct SystemUnderTest {
     /// Design of the store.
     pub design: Design,
     /// The process that runs all replicas.
@@ -120,7 +120,7 @@ impl SystemUnderTest {
     ///
     /// # Errors
     /// Fails if the replicas do not start.
-    pub fn open(
+    pub(crate) fn open(
         testbed: &Testbed,
         size: StoreSize,
         round: RoundSize,
@@ -156,7 +156,7 @@ impl SystemUnderTest {
     ///
     /// # Errors
     /// Fails if a replica has died.
-    pub fn one(&mut self, keys: impl Fn(&mut Random) -> u64, seed: u64) -> Result<Round> {
+    pub(crate) fn one(&mut self, keys: impl Fn(&mut Random) -> u64, seed: u64) -> Result<Round> {
         self.go_on()?;
         let mut random = Random::new(seed);
         let mut draw = || half_writes(&mut random, &keys);
@@ -192,7 +192,7 @@ impl SystemUnderTest {
     ///
     /// # Errors
     /// Fails if a replica has died.
-    pub fn generator(
+    pub(crate) fn generator(
         &mut self,
         clients: usize,
         keys: impl Fn(&mut Random) -> u64,

@@ -16,7 +16,7 @@ use remora_scenario::workload::Workload;
 use remora_transport::Counters;
 
 /// The rate of every link in bits per second.
-pub const RATE: u64 = 40_000_000_000;
+pub(crate) const RATE: u64 = 40_000_000_000;
 /// The delay of every link in picoseconds. A round trip takes 8 us.
 const DELAY: u64 = 2 * Picos::MICROSECOND;
 /// The payload of a packet in bytes.
@@ -30,7 +30,7 @@ const BUFFER: u64 = 64 << 20;
 
 /// The parameters of flows that share a bottleneck.
 #[derive(Copy, Clone, Debug)]
-pub struct Bottleneck {
+pub(crate) struct Bottleneck {
     /// Number of flows.
     pub flows: u32,
     /// Congestion control that sets the rates of the flows.
@@ -49,7 +49,7 @@ pub struct Bottleneck {
 
 /// The traffic in one interval.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// End of the interval in nanoseconds from the start of the run.
     pub at_ns: u64,
     /// Rate of each flow in bits per second, counting the bytes from BTH to ICRC.
@@ -60,7 +60,7 @@ pub struct Sample {
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// The samples in the order of time.
     pub samples: Vec<Sample>,
     /// The number of packets that the switch dropped because its buffer was full.
@@ -73,7 +73,7 @@ pub struct Outcome {
 
 impl Bottleneck {
     /// Returns the scenario of two flows, of which the second starts 2 ms after the first.
-    pub fn of_two(control: ControlName, seed: u64) -> Bottleneck {
+    pub(crate) fn of_two(control: ControlName, seed: u64) -> Bottleneck {
         Bottleneck {
             flows: 2,
             control,
@@ -120,7 +120,7 @@ impl Bottleneck {
     ///
     /// # Errors
     /// Fails if a flow ends.
-    pub fn run(&self) -> Result<Outcome> {
+    pub(crate) fn run(&self) -> Result<Outcome> {
         let mut run = Run::new(&self.scenario()).map_err(|says| anyhow!(says))?;
         let switch = self.flows + 1;
         let mut samples = Vec::new();
@@ -146,7 +146,7 @@ impl Bottleneck {
 
 impl Outcome {
     /// Returns the mean rates of the flows over the samples from `from_ns` on.
-    pub fn rates(&self, from_ns: u64) -> Vec<f64> {
+    pub(crate) fn rates(&self, from_ns: u64) -> Vec<f64> {
         let samples: Vec<&Sample> = self.samples.iter().filter(|sample| sample.at_ns > from_ns).collect();
         let flows = samples.first().map_or(0, |sample| sample.rates.len());
         let sum = |flow: usize| samples.iter().map(|sample| sample.rates[flow]).sum::<f64>();
@@ -154,7 +154,7 @@ impl Outcome {
     }
 
     /// Returns the longest queue in bytes among the samples from `from_ns` on.
-    pub fn queue(&self, from_ns: u64) -> u64 {
+    pub(crate) fn queue(&self, from_ns: u64) -> u64 {
         let late = self.samples.iter().filter(|sample| sample.at_ns > from_ns);
         late.map(|sample| sample.queue).max().unwrap_or(0)
     }
@@ -162,7 +162,7 @@ impl Outcome {
 
 /// Returns Jain's fairness index: 1 if all shares are equal, 1/n if one of n has everything (Jain, Chiu,
 /// Hawe, 1984). Returns 1 for an empty list or zero shares.
-pub fn jain(shares: &[f64]) -> f64 {
+pub(crate) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }

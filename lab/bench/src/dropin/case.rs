@@ -36,7 +36,7 @@ const RATE: f64 = 0.8;
 
 /// A measurement, made by a perftest program and by the native API.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Case {
+pub(crate) enum Case {
     /// A single READ at a time.
     ReadLatency,
     /// A single SEND at a time, answered by another.
@@ -49,7 +49,7 @@ pub enum Case {
 
 impl Case {
     /// The list of all cases.
-    pub const ALL: [Case; 5] = [
+    pub(crate) const ALL: [Case; 5] = [
         Case::ReadLatency,
         Case::SendLatency,
         Case::Bandwidth(Verb::Write),
@@ -58,7 +58,7 @@ impl Case {
     ];
 
     /// Returns the name of perftest's program.
-    pub fn program(self) -> &'static str {
+    pub(crate) fn program(self) -> &'static str {
         match self {
             Case::ReadLatency => "ib_read_lat",
             Case::SendLatency => "ib_send_lat",
@@ -72,7 +72,7 @@ impl Case {
     }
 
     /// Returns the path of the case over a port.
-    pub fn path(self, port: PortName) -> String {
+    pub(crate) fn path(self, port: PortName) -> String {
         let batch = if self == Case::Rate { format!("/batch-{}", rate::SHORT_BATCH) } else { String::new() };
         format!("{}/{}/{}{batch}", port.name(), self.program(), self.len())
     }
@@ -90,7 +90,7 @@ impl Case {
     }
 
     /// Returns the program's own arguments; arguments common to all programs are added elsewhere.
-    pub fn words(self, port: PortName, part: u32) -> Vec<String> {
+    pub(crate) fn words(self, port: PortName, part: u32) -> Vec<String> {
         let words = ["-s", &self.len().to_string(), "-n", &self.count(port, part).to_string()];
         let depth = DEPTH.to_string();
         let batch = rate::SHORT_BATCH.to_string();
@@ -107,7 +107,7 @@ impl Case {
     }
 
     /// Returns the column of the program's output that holds the result.
-    pub fn column(self) -> Column {
+    pub(crate) fn column(self) -> Column {
         match self {
             Case::ReadLatency | Case::SendLatency => Column::Typical,
             Case::Bandwidth(_) => Column::Bandwidth,
@@ -119,7 +119,7 @@ impl Case {
     ///
     /// # Errors
     /// Fails if the NIC reports an error or the peer has died.
-    pub fn native(self, bare: &mut Bare, port: PortName, part: u32) -> Result<f64> {
+    pub(crate) fn native(self, bare: &mut Bare, port: PortName, part: u32) -> Result<f64> {
         let count = self.count(port, part);
         match self {
             Case::ReadLatency => bare.measure(NicCommand::Serve, |end, _| {
@@ -146,7 +146,7 @@ impl Case {
     }
 
     /// Returns the rows of the rounds with the bounds for this port.
-    pub fn rows(self, port: PortName, program: &[f64], native: &[f64]) -> Vec<Row> {
+    pub(crate) fn rows(self, port: PortName, program: &[f64], native: &[f64]) -> Vec<Row> {
         let (metric, unit) = match self {
             Case::ReadLatency | Case::SendLatency => ("latency_p50", "ns"),
             Case::Bandwidth(_) => ("bandwidth", "B/s"),

@@ -15,7 +15,7 @@ const PORTS: [&str; 2] = ["udp", "shm"];
 ///
 /// # Errors
 /// Fails if a file cannot be written.
-pub fn draw(folder: &Path, rows: &[Row]) -> Result<()> {
+pub(crate) fn draw(folder: &Path, rows: &[Row]) -> Result<()> {
     output::folder(folder)?;
     let programs = ratios(rows);
     let libraries = latencies(rows);

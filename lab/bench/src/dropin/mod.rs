@@ -14,7 +14,7 @@ mod case;
 mod figures;
 mod namespaces;
 mod perftest;
-pub mod run_command;
+pub(crate) mod run_command;
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ use remora_options::progress;
 #[command(
     after_help = "Examples:\n  remora bench dropin\n  remora bench dropin --rounds 9 --json > dropin.jsonl\n  remora bench dropin --port shm --only lat\n  remora bench dropin --libraries /usr/local/lib/remora\n  remora bench dropin --only veth\n\nCases: PORT/ib_read_lat/64, PORT/ib_send_lat/64, PORT/ib_write_bw/65536, PORT/ib_read_bw/65536,\nPORT/ib_write_bw/64/batch-16; veth/ucx/64, veth/libfabric/64, which need root. Over shm both programs have one address and a link.\nThe latency is perftest's typical one: the round trip of a READ, and half the round trip of a SEND. UCX and libfabric\nreport round trips. Build the libraries first: scripts/dropin --release. The JSON output contains every round."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// Measure this port only: udp, or shm (through links between programs with one address).
     #[arg(long)]
     port: Option<PortName>,

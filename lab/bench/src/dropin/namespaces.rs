@@ -22,7 +22,7 @@ fn path(stack: Stack) -> String {
 }
 
 /// Measures the selected programs that are installed. Prints a warning if no namespaces can be created.
-pub fn run(bench: &mut Bench<'_>, run: &RunCommand) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>, run: &RunCommand) -> Result<()> {
     let wanted = |stack: &Stack| bench.args.wants(PortName::Udp, &path(*stack));
     let stacks: Vec<Stack> = Stack::installed().into_iter().filter(wanted).collect();
     if stacks.is_empty() {

@@ -15,7 +15,7 @@ use crate::testbed::process::Process;
 const TIMEOUT: &str = "60";
 
 /// Runner of perftest programs. They run on the loopback interface, at an address that no other program uses.
-pub struct Perftest {
+pub(crate) struct Perftest {
     run: RunCommand,
     cores: [usize; 2],
     address: IpAddr,
@@ -23,7 +23,7 @@ pub struct Perftest {
 
 /// A column of perftest's table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Column {
+pub(crate) enum Column {
     /// The median latency: the round trip of a READ, or half the round trip of a SEND.
     Typical,
     /// Bytes per second from the first post to the last completion.
@@ -77,13 +77,13 @@ fn heads(line: &str) -> Vec<String> {
 
 impl Perftest {
     /// Creates a runner with these libraries, with the client on the first core and the server on the second.
-    pub fn new(run: &RunCommand, cores: [usize; 2]) -> Perftest {
+    pub(crate) fn new(run: &RunCommand, cores: [usize; 2]) -> Perftest {
         let [high, low] = [std::process::id() / 250, std::process::id()].map(|part| (part % 250) as u8 + 2);
         Perftest { run: run.clone(), cores, address: Ipv4Addr::new(127, 84, high, low).into() }
     }
 
     /// Returns whether the program is installed, and prints how to install it if not.
-    pub fn has(program: &str) -> bool {
+    pub(crate) fn has(program: &str) -> bool {
         let there = is_installed(program);
         if !there {
             tracing::warn!(
@@ -98,7 +98,13 @@ impl Perftest {
     ///
     /// # Errors
     /// Fails if a program fails or does not print the column; the error holds the program's output.
-    pub fn measure(&self, port: PortName, program: &str, words: &[String], column: Column) -> Result<f64> {
+    pub(crate) fn measure(
+        &self,
+        port: PortName,
+        program: &str,
+        words: &[String],
+        column: Column,
+    ) -> Result<f64> {
         let tcp = remora_netns::free_port()?;
         let [_, core] = self.cores;
         let server = self.command(port, program, words, tcp);

@@ -14,7 +14,7 @@ const LIBRARY_PATH: &str = "REMORA_LIBRARY_PATH";
 
 /// This program's `run` command, with a folder of libraries.
 #[derive(Clone, Debug)]
-pub struct RunCommand {
+pub(crate) struct RunCommand {
     program: PathBuf,
     libraries: PathBuf,
 }
@@ -24,7 +24,7 @@ impl RunCommand {
     ///
     /// # Errors
     /// Fails if the libraries are missing.
-    pub fn find(libraries: Option<&Path>) -> Result<RunCommand> {
+    pub(crate) fn find(libraries: Option<&Path>) -> Result<RunCommand> {
         let program = std::env::current_exe().context("finding this command")?;
         let named = std::env::var_os(LIBRARY_PATH).filter(|named| !named.is_empty()).map(PathBuf::from);
         let built = || program.parent().unwrap_or(Path::new("/")).join("../dropin/lib");
@@ -39,12 +39,12 @@ impl RunCommand {
     }
 
     /// Returns the path of the program to start.
-    pub fn program(&self) -> &OsStr {
+    pub(crate) fn program(&self) -> &OsStr {
         self.program.as_os_str()
     }
 
     /// Adds the arguments before those of the program that runs: the port and the address of its device.
-    pub fn complete(&self, command: &mut Command, port: &str, address: IpAddr) {
+    pub(crate) fn complete(&self, command: &mut Command, port: &str, address: IpAddr) {
         command.args(["run", "--port", port, "--address", &address.to_string(), "--"]);
         command.env(LIBRARY_PATH, &self.libraries);
     }

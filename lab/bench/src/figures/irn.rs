@@ -67,7 +67,7 @@ struct Figure {
 /// # Errors
 /// Fails if a run ends with unfinished flows or findings, or, with `--quick`, if a sign is not the expected
 /// one.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let length = Length::of(args);
     let mut report = Report::new(args.json);
     let bar = progress::bar(0, "runs")?;

@@ -7,12 +7,12 @@ use plotters::prelude::*;
 use remora_plot::{Area, Drawing, FONT};
 
 /// The lines of text next to a figure.
-pub struct Notes(Vec<String>);
+pub(crate) struct Notes(Vec<String>);
 
 impl Notes {
     /// Makes the notes: a description of the figure, the paper's numbers beside the measured ones, and the
     /// parameters that the paper does not state.
-    pub fn new(title: &str, numbers: &[String], not_given: &[String]) -> Notes {
+    pub(crate) fn new(title: &str, numbers: &[String], not_given: &[String]) -> Notes {
         let head = |words: &str| words.to_owned();
         let mut lines = vec![head(title), String::new(), head("The paper's numbers, and these:")];
         lines.extend(numbers.iter().map(|line| format!("  {line}")));

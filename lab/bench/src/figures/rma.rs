@@ -23,7 +23,7 @@ use super::notes::Notes;
 
 /// Duration of the experiments.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Length {
+pub(crate) enum Length {
     /// The duration of the published figures.
     Whole,
     /// A duration for tests, just enough to draw the figures.
@@ -51,7 +51,7 @@ struct Figure {
 }
 
 /// Runs all experiments and draws them into a folder. Returns the numbers behind them.
-pub fn draw(folder: &Path, length: Length) -> Result<Vec<Row>> {
+pub(crate) fn draw(folder: &Path, length: Length) -> Result<Vec<Row>> {
     output::folder(folder)?;
     let mut rows = Vec::new();
     let experiments: [fn(Length) -> Figure; 5] =

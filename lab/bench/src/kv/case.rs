@@ -5,7 +5,7 @@ use remora_store::ycsb::{Distribution, Mix};
 use remora_store_cli::measure::workload::Chosen;
 
 /// PUTs of keys with a Zipf distribution.
-pub const PUTS: Mix = Mix { name: 'p', read: 0, update: 100, ..Mix::A };
+pub(crate) const PUTS: Mix = Mix { name: 'p', read: 0, update: 100, ..Mix::A };
 
 /// A workload with the name of its results.
 pub struct Case {

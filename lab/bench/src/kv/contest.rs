@@ -22,7 +22,7 @@ const WARM: u64 = 500_000;
 
 /// The number of operations of a round, one at a time and with a full window.
 #[derive(Copy, Clone, Debug)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// The operations that warm up the caches with a full window before the measurement, because another
     /// design ran before.
     pub warm: u64,
@@ -35,7 +35,7 @@ pub struct Counts {
 impl Counts {
     /// Returns the counts for a workload of this plan. Scans read 50 records on average, so there are fewer
     /// of them.
-    pub fn of(mix: Mix, plan: &Plan) -> Counts {
+    pub(crate) fn of(mix: Mix, plan: &Plan) -> Counts {
         let few = if mix.scan > 0 { 20 } else { 1 };
         let alone = plan.operations / 16 / few;
         let together = plan.operations / few;
@@ -44,7 +44,7 @@ impl Counts {
 
     /// Returns an upper bound of the records that a workload inserts in `rounds` rounds, with a margin for
     /// chance.
-    pub fn inserts(self, mix: Mix, rounds: u32) -> u64 {
+    pub(crate) fn inserts(self, mix: Mix, rounds: u32) -> u64 {
         let operations = (self.warm + self.alone * 3 / 2 + self.together) * u64::from(rounds);
         let expected = operations * u64::from(mix.insert) / 100;
         expected + expected / 10 + u64::from(mix.insert > 0) * 1000
@@ -53,7 +53,7 @@ impl Counts {
 
 /// Results of a design in one round of a workload.
 #[derive(Copy, Clone, Debug)]
-pub struct Round {
+pub(crate) struct Round {
     /// Mean round trips of an operation.
     pub round_trips: f64,
     /// Median latency of an operation that is alone in flight, in nanoseconds.
@@ -70,7 +70,7 @@ pub struct Round {
 
 /// The expected parts of the latency of an operation, in nanoseconds.
 #[derive(Copy, Clone, Debug)]
-pub struct Should {
+pub(crate) struct Should {
     /// The time of the bare verb, multiplied by the number of round trips.
     pub verbs: f64,
     /// The time of the client's and the server's code.
@@ -78,7 +78,7 @@ pub struct Should {
 }
 
 /// A design under test over a port.
-pub trait Contestant {
+pub(crate) trait Contestant {
     /// Returns the design.
     fn design(&self) -> Design;
 
@@ -98,7 +98,7 @@ pub trait Contestant {
 
 /// Starts a design's server on a link with its records, and stops it until its turn. If the rounds have
 /// bounds (`judged`), its CPU work is measured too.
-pub fn system<D: KvDesign>(
+pub(crate) fn system<D: KvDesign>(
     design: Design,
     testbed: &Testbed,
     link: usize,
@@ -213,7 +213,7 @@ impl<D: KvDesign> Contestant for SystemUnderTest<D> {
 }
 
 /// A rival and its rounds, for each workload.
-pub struct RivalUnderTest {
+pub(crate) struct RivalUnderTest {
     /// The store that was measured.
     pub rival: Rival,
     /// The cores of client and server.
@@ -228,7 +228,12 @@ pub struct RivalUnderTest {
 
 impl RivalUnderTest {
     /// Starts a rival and loads its records. An idle rival sleeps, so that it need not be stopped.
-    pub fn start(rival: Rival, cores: [usize; 2], plan: &Plan, mixes: &[Mix]) -> Result<RivalUnderTest> {
+    pub(crate) fn start(
+        rival: Rival,
+        cores: [usize; 2],
+        plan: &Plan,
+        mixes: &[Mix],
+    ) -> Result<RivalUnderTest> {
         // An item takes about 60 bytes beyond key and value. A rival rounds sizes up, and evicts items that
         // do not fit.
         let item = u64::from(plan.value_len) + KEY_LEN as u64 + 100;
@@ -242,7 +247,7 @@ impl RivalUnderTest {
     }
 
     /// Measures one round of workload `index`.
-    pub fn round(&mut self, index: usize, plan: &Plan) -> Result<()> {
+    pub(crate) fn round(&mut self, index: usize, plan: &Plan) -> Result<()> {
         let (mix, parts) = &mut self.streams[index];
         let counts = Counts::of(*mix, plan);
         let mut flight = Flight::new(&mut self.running, plan, parts);

@@ -27,12 +27,12 @@ const fn uniform(mix: Mix) -> Mix {
 }
 
 /// Returns the numbers of operations in flight.
-pub fn windows(most: u32) -> impl Iterator<Item = u32> + Clone {
+pub(crate) fn windows(most: u32) -> impl Iterator<Item = u32> + Clone {
     (0..).map(|power| 1 << power).take_while(move |window| *window <= most)
 }
 
 /// Measures both designs over each port, in turn.
-pub fn run(
+pub(crate) fn run(
     plan: &Plan,
     cores: [usize; 2],
     only: Option<PortName>,

@@ -14,13 +14,13 @@ use remora_store_cli::measure::runner::Plan;
 
 /// Number of requests in flight to a rival. With 64 requests, the rival's thread would sleep between requests
 /// and spend its time on wake-ups across cores, a cost of the machine rather than of the rival.
-pub const RIVAL_WINDOW: usize = 1024;
+pub(crate) const RIVAL_WINDOW: usize = 1024;
 
 /// Time without an answer after which the rival counts as dead.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The connection to a rival, with parts in flight.
-pub struct Flight<'a> {
+pub(crate) struct Flight<'a> {
     running: &'a mut Running,
     parts: &'a mut Parts,
     asked: VecDeque<Part>,
@@ -33,7 +33,7 @@ pub struct Flight<'a> {
 
 impl Flight<'_> {
     /// Creates the load for a rival whose records are loaded.
-    pub fn new<'a>(running: &'a mut Running, plan: &Plan, parts: &'a mut Parts) -> Flight<'a> {
+    pub(crate) fn new<'a>(running: &'a mut Running, plan: &Plan, parts: &'a mut Parts) -> Flight<'a> {
         Flight {
             running,
             parts,
@@ -90,7 +90,7 @@ impl Flight<'_> {
 
     /// Measures the latency of one operation at a time. Both processes run on core `own`; the client yields
     /// the core while it waits.
-    pub fn alone(&mut self, count: u64, own: usize) -> Result<f64> {
+    pub(crate) fn alone(&mut self, count: u64, own: usize) -> Result<f64> {
         self.running.pin(own)?;
         self.parts.draw(count);
         let p50 = typical(count, || {
@@ -114,7 +114,7 @@ impl Flight<'_> {
     }
 
     /// Measures the operations per second with a full window, with the rival on the core `other`.
-    pub fn together(&mut self, count: u64, other: usize) -> Result<f64> {
+    pub(crate) fn together(&mut self, count: u64, other: usize) -> Result<f64> {
         self.running.pin(other)?;
         self.parts.draw(count);
         let started = Instant::now();
@@ -146,7 +146,7 @@ impl Flight<'_> {
 }
 
 /// Stores the plan's records in the rival.
-pub fn load(running: &mut Running, plan: &Plan) -> Result<()> {
+pub(crate) fn load(running: &mut Running, plan: &Plan) -> Result<()> {
     let values = Values::fixed(plan.value_len);
     let mut value = vec![0; plan.value_len as usize];
     let mut out = Vec::new();

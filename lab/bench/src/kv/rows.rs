@@ -19,7 +19,7 @@ const READS: f64 = 1.22;
 const UPDATES: f64 = 1.0;
 
 /// Context of a workload's rounds.
-pub struct RowContext<'a> {
+pub(crate) struct RowContext<'a> {
     /// Port over which the rounds ran.
     pub port: PortName,
     /// Plan with the length of values and the window.
@@ -44,7 +44,7 @@ impl RowContext<'_> {
     }
 
     /// Returns the rows of all designs.
-    pub fn rows(&self, designs: &[(Design, &[Round])]) -> Vec<Row> {
+    pub(crate) fn rows(&self, designs: &[(Design, &[Round])]) -> Vec<Row> {
         let mut rows: Vec<Row> =
             designs.iter().flat_map(|(design, rounds)| self.of(*design, rounds)).collect();
         let find = |wanted| designs.iter().find(|(design, _)| *design == wanted).map(|(_, rounds)| *rounds);

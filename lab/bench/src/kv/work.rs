@@ -179,7 +179,7 @@ impl Post for Seen<'_> {
 
 /// Kind of operation whose CPU work is measured.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// GETs of existing records.
     Get,
     /// PUTs that overwrite a record.
@@ -188,7 +188,7 @@ pub enum Kind {
 
 impl Kind {
     /// Returns the kind of a workload's operations, or `None` if the workload mixes kinds.
-    pub fn of(mix: Mix) -> Option<Kind> {
+    pub(crate) fn of(mix: Mix) -> Option<Kind> {
         match (mix.read, mix.update) {
             (100, _) => Some(Kind::Get),
             (_, 100) => Some(Kind::Put),
@@ -198,7 +198,7 @@ impl Kind {
 }
 
 /// Returns records as the workloads draw them.
-pub fn drawn(plan: &Plan, count: usize) -> impl Iterator<Item = Record> {
+pub(crate) fn drawn(plan: &Plan, count: usize) -> impl Iterator<Item = Record> {
     let mut workload = Workload::new(Mix::C, plan.records, Stripe::ALONE, plan.seed);
     (0..count).map(move |_| match workload.next_operation() {
         YcsbOperation::Read(record) => record,
@@ -207,14 +207,14 @@ pub fn drawn(plan: &Plan, count: usize) -> impl Iterator<Item = Record> {
 }
 
 /// Measures the CPU work of an operation, in nanoseconds.
-pub type Measured = Box<dyn FnMut(Kind) -> Result<f64>>;
+pub(crate) type Measured = Box<dyn FnMut(Kind) -> Result<f64>>;
 
 /// Returns a function that measures the CPU work of a design, or `None` if that work cannot be separated from
 /// the NIC's.
 ///
 /// # Errors
 /// Fails if there is not enough memory.
-pub fn of(design: Design, plan: &Plan) -> Result<Option<Measured>> {
+pub(crate) fn of(design: Design, plan: &Plan) -> Result<Option<Measured>> {
     fn measured<D: Classical>(plan: &Plan) -> Result<Option<Measured>> {
         let mut work = Work::<D>::new(plan)?;
         Ok(Some(Box::new(move |kind| work.measure(kind))))
@@ -229,7 +229,7 @@ pub fn of(design: Design, plan: &Plan) -> Result<Option<Measured>> {
 }
 
 /// A design's client and server, and the records they work on.
-pub struct Work<D: Classical> {
+pub(crate) struct Work<D: Classical> {
     wire: Wire,
     client: Client<D::Lookup>,
     server: Server<D::Table>,
@@ -243,7 +243,7 @@ pub struct Work<D: Classical> {
 
 impl<D: Classical> Work<D> {
     /// Creates the client and server for the values and the window of `plan`.
-    pub fn new(plan: &Plan) -> Result<Work<D>> {
+    pub(crate) fn new(plan: &Plan) -> Result<Work<D>> {
         let through = vec![0; plan.value_len as usize + (1 << 12)];
         let mut wire = Wire { blocks: Vec::new(), ends: Default::default(), through, log: None };
         let keys = plan.records as u32;
@@ -275,7 +275,7 @@ impl<D: Classical> Work<D> {
     /// Measures the time in nanoseconds that the design's own code takes per operation. For a server that is
     /// called, each run looks up other records, since the server's cache may miss them. For READs, the misses
     /// are part of the READ itself, and each run looks up the same records.
-    pub fn measure(&mut self, kind: Kind) -> Result<f64> {
+    pub(crate) fn measure(&mut self, kind: Kind) -> Result<f64> {
         let calls = kind == Kind::Put || D::Lookup::read_lens(KEY_LEN, 0).is_none();
         self.wire.log = Some(Vec::new());
         self.run(kind, 0)?;

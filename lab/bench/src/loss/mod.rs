@@ -68,7 +68,7 @@ struct Bench<'a> {
 ///
 /// # Errors
 /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
-pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+pub(crate) fn run(args: &Args, report: &mut Report) -> Result<()> {
     let mut bench = Bench { args, report, bar: progress::bar(0, "runs")? };
     output::folder(&args.report)?;
     if args.port.is_none() {

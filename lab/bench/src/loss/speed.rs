@@ -29,7 +29,7 @@ struct Ends {
 }
 
 /// Measures the rates of go-back-N and IRN in turn.
-pub fn run(bench: &mut Bench<'_>) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
     let cases = WRITES.map(|(len, packets)| (format!("shm/lossless/{len}"), len, packets));
     let wanted: Vec<_> =
         cases.iter().filter(|(case, ..)| bench.args.wants_case(&format!("{case}/rate"))).collect();

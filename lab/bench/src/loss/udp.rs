@@ -32,7 +32,7 @@ const TIMEOUTS: [u8; 2] = [15, 19];
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Measures two NICs that write to each other.
-pub fn exchange(bench: &mut Bench<'_>) -> Result<()> {
+pub(crate) fn exchange(bench: &mut Bench<'_>) -> Result<()> {
     let messages = bench.args.packets.unwrap_or(PACKETS).div_ceil(u64::from(MESSAGE)) as usize;
     let title = "Goodput by loss: udp, 10 000 packets/s each way, a path of 100 packets, cap 110";
     bench.exchanges("udp", title, |contestant, loss, seed| goodput(contestant, loss, messages, seed))

@@ -131,7 +131,7 @@ fn run(scenario: &Scenario) -> Result<Outcome> {
 }
 
 /// Measures two hosts that write to each other over a path of 100 packets that loses frames at random.
-pub fn exchange(bench: &mut Bench<'_>) -> Result<()> {
+pub(crate) fn exchange(bench: &mut Bench<'_>) -> Result<()> {
     let packets = bench.args.packets.unwrap_or(PACKETS).min(u64::from(u32::MAX));
     let title = "Goodput by loss: simulated, 40 Gb/s, a path of 100 packets, cap 110";
     bench.exchanges("world", title, |contestant, loss, seed| {
@@ -143,7 +143,7 @@ pub fn exchange(bench: &mut Bench<'_>) -> Result<()> {
 type Incast = [Vec<f64>; 2];
 
 /// Measures many hosts that write to one through a buffer that overflows, with and without BDP-FC.
-pub fn incast(bench: &mut Bench<'_>) -> Result<()> {
+pub(crate) fn incast(bench: &mut Bench<'_>) -> Result<()> {
     if !bench.args.wants_case("world/incast") {
         return Ok(());
     }

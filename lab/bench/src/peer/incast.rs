@@ -45,27 +45,27 @@ impl Member {
 }
 
 /// All servers, and the listener for their connections.
-pub struct IncastServers {
+pub(crate) struct IncastServers {
     members: Vec<Member>,
     listener: Listener,
 }
 
 impl IncastServers {
     /// Opens all servers, whose region has the given key.
-    pub fn open(key: [u8; 16]) -> Result<IncastServers> {
+    pub(crate) fn open(key: [u8; 16]) -> Result<IncastServers> {
         let key = RegionKey::new(key).context("a key of zeros is not valid")?;
         let members = (0..CROWD).map(|_| Member::open(&key)).collect::<Result<Vec<Member>>>()?;
         Ok(IncastServers { members, listener: Listener::bind((LOOPBACK, 0))? })
     }
 
     /// Returns the UDP ports of the NICs and the TCP port for their connections, 2 bytes each.
-    pub fn ports(&self) -> Vec<u8> {
+    pub(crate) fn ports(&self) -> Vec<u8> {
         let own = self.members.iter().map(|member| member.port);
         own.chain([self.listener.address().port()]).flat_map(u16::to_le_bytes).collect()
     }
 
     /// Executes a command.
-    pub fn carry_out(&mut self, command: IncastCommand, page: &Page, ticket: Ticket) -> Result<()> {
+    pub(crate) fn carry_out(&mut self, command: IncastCommand, page: &Page, ticket: Ticket) -> Result<()> {
         match command {
             IncastCommand::Open { .. } => Ok(()),
             IncastCommand::Accept => self.accept(page, ticket),

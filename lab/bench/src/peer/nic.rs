@@ -20,7 +20,7 @@ use crate::testbed::protocol::{Extensions, RmaCommand, TARGET};
 use crate::testbed::veth::NIC;
 
 /// A NIC of the peer.
-pub struct Served {
+pub(crate) struct Served {
     /// Accepts the bench's connections.
     pub listener: Listener,
     domain: ProtectionDomain,
@@ -41,7 +41,7 @@ pub struct Served {
 
 impl Served {
     /// Opens the NIC with its memory.
-    pub fn open(port: PortName, network: Network, module: Option<&Path>) -> Result<Served> {
+    pub(crate) fn open(port: PortName, network: Network, module: Option<&Path>) -> Result<Served> {
         let address = network.address(port);
         let context = port.device_on(address, NIC)?.open()?;
         let domain = context.alloc_pd()?;
@@ -60,7 +60,13 @@ impl Served {
     }
 
     /// Accepts connections with these extensions.
-    pub fn accept(&mut self, reads: u8, extensions: Extensions, page: &Page, ticket: Ticket) -> Result<()> {
+    pub(crate) fn accept(
+        &mut self,
+        reads: u8,
+        extensions: Extensions,
+        page: &Page,
+        ticket: Ticket,
+    ) -> Result<()> {
         let mut about = self.target.remote_memory().to_bytes().to_vec();
         let Extensions { prism, strom } = extensions;
         if prism {
@@ -102,7 +108,7 @@ impl Served {
     }
 
     /// Posts the buffers whose addresses a client has written.
-    pub fn refill(&mut self, buffers: usize) -> Result<()> {
+    pub(crate) fn refill(&mut self, buffers: usize) -> Result<()> {
         let list = self.buffers.as_mut().context("the free list has not been created")?;
         for index in 0..buffers {
             let address: u64 = self.target.get(FREED as usize + index * 8)?;
@@ -112,7 +118,7 @@ impl Served {
     }
 
     /// Executes [`NicCommand::Attach`] for the connections.
-    pub fn attach(&self, counts: bool, checks: Option<u32>) -> Result<()> {
+    pub(crate) fn attach(&self, counts: bool, checks: Option<u32>) -> Result<()> {
         let kernels = self.kernels.as_ref().context("the kernels have not been deployed")?;
         let qp = self.qps.first().context("there is no connection")?;
         qp.attach(counts.then(|| kernels.counting()))?;
@@ -125,7 +131,7 @@ impl Served {
     }
 
     /// Posts receive buffers before messages are answered, since the first message needs one.
-    pub fn start_echo(&mut self) -> Result<()> {
+    pub(crate) fn start_echo(&mut self) -> Result<()> {
         match (&mut self.echo, self.qps.first_mut()) {
             (Some(echo), Some(qp)) => echo.start(qp),
             _ => Ok(()),
@@ -133,7 +139,7 @@ impl Served {
     }
 
     /// Answers messages of the first connection.
-    pub fn answer(&mut self, back: usize, page: &Page, ticket: Ticket) -> Result<()> {
+    pub(crate) fn answer(&mut self, back: usize, page: &Page, ticket: Ticket) -> Result<()> {
         let (Some(echo), Some(qp)) = (&mut self.echo, self.qps.first_mut()) else {
             bail!("there is no connection with messages to answer")
         };
@@ -153,7 +159,7 @@ impl Served {
     }
 
     /// Executes a command for the NIC's 1RMA, and sends the answer.
-    pub fn rma(&mut self, command: RmaCommand, page: &Page) -> Result<()> {
+    pub(crate) fn rma(&mut self, command: RmaCommand, page: &Page) -> Result<()> {
         if self.exposed.is_none() {
             self.exposed = Some(Exposed::open(&self.domain)?);
         }
@@ -163,7 +169,7 @@ impl Served {
     }
 
     /// Polls the NIC until the bench sends another command.
-    pub fn serve(&mut self, page: &Page, ticket: Ticket) -> Result<()> {
+    pub(crate) fn serve(&mut self, page: &Page, ticket: Ticket) -> Result<()> {
         let mut done = [EMPTY; 16];
         while page.is_wanted(ticket) {
             for _ in 0..64 {
@@ -174,7 +180,7 @@ impl Served {
     }
 
     /// Polls the NIC and accepts connections meanwhile.
-    pub fn serve_and_accept(&mut self, reads: u8, page: &Page, ticket: Ticket) -> Result<()> {
+    pub(crate) fn serve_and_accept(&mut self, reads: u8, page: &Page, ticket: Ticket) -> Result<()> {
         let mut done = [EMPTY; 16];
         while page.is_wanted(ticket) {
             for _ in 0..64 {
@@ -195,7 +201,7 @@ impl Served {
     }
 
     /// Closes all connections but the first.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.qps.truncate(1);
     }
 }

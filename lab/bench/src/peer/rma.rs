@@ -13,7 +13,7 @@ use remora_options::device::LOOPBACK;
 const RIGHTS: Rights = Rights(Rights::READ.0 | Rights::WRITE.0 | Rights::REKEY.0);
 
 /// The 1RMA state of one NIC.
-pub struct Exposed {
+pub(crate) struct Exposed {
     domain: ProtectionDomain,
     rma: Rma,
     regions: [Option<RmaRegion>; 2],
@@ -22,13 +22,13 @@ pub struct Exposed {
 
 impl Exposed {
     /// Enables 1RMA on the NIC.
-    pub fn open(domain: &ProtectionDomain) -> Result<Exposed> {
+    pub(crate) fn open(domain: &ProtectionDomain) -> Result<Exposed> {
         let rma = domain.context().open_rma(&RmaOptions::default())?;
         Ok(Exposed { domain: domain.clone(), rma, regions: [None, None], grants: None })
     }
 
     /// Executes a command and returns the answer.
-    pub fn answer(&mut self, command: RmaCommand) -> Result<Vec<u8>> {
+    pub(crate) fn answer(&mut self, command: RmaCommand) -> Result<Vec<u8>> {
         match command {
             RmaCommand::Expose { place, key, client } => self.expose(place, key, client.into()),
             RmaCommand::Granting => self.grant(),

@@ -4,7 +4,7 @@ use remora_cost::prism::{self, Plan};
 
 /// An operation of the benchmark.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Case {
+pub(crate) enum Case {
     /// A READ of RC.
     Read,
     /// A WRITE of RC.
@@ -35,7 +35,7 @@ pub enum Case {
 
 impl Case {
     /// All operations, with the plain verbs first.
-    pub const ALL: [Case; 13] = [
+    pub(crate) const ALL: [Case; 13] = [
         Case::Read,
         Case::Write,
         Case::Cas,
@@ -52,7 +52,7 @@ impl Case {
     ];
 
     /// Returns the name of the operation and its plan on modelled hardware.
-    pub fn plan(self) -> Plan {
+    pub(crate) fn plan(self) -> Plan {
         match self {
             Case::Read => prism::READ,
             Case::Write => prism::WRITE,
@@ -71,7 +71,7 @@ impl Case {
     }
 
     /// Returns the length in bytes of the value.
-    pub fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         match self {
             Case::Cas => 8,
             Case::EnhancedCas => 16,
@@ -80,12 +80,12 @@ impl Case {
     }
 
     /// Returns the path of the case, beginning with the port's name.
-    pub fn path(self, port: &str) -> String {
+    pub(crate) fn path(self, port: &str) -> String {
         format!("{port}/{}/{}", self.plan().name, self.len())
     }
 
     /// Returns the cases to compare with: the plain verb, and the operations that this one replaces.
-    pub fn beside(self) -> &'static [Case] {
+    pub(crate) fn beside(self) -> &'static [Case] {
         match self {
             Case::Read | Case::Write => &[],
             Case::Cas | Case::CallToRead => &[Case::Read],
@@ -101,7 +101,7 @@ impl Case {
 
     /// Returns the maximum number of round trips on the wire, if it is bounded: 1 for a GET, 2 for a PUT, and
     /// 1 for a PUT whose slot is known.
-    pub fn asked(self) -> Option<f64> {
+    pub(crate) fn asked(self) -> Option<f64> {
         match self {
             Case::IndirectRead | Case::BoundedRead | Case::Chain => Some(1.0),
             Case::Allocate | Case::EnhancedCas => Some(1.0),
@@ -111,12 +111,12 @@ impl Case {
     }
 
     /// Returns whether the server's program answers, rather than its NIC.
-    pub fn is_call(self) -> bool {
+    pub(crate) fn is_call(self) -> bool {
         matches!(self, Case::CallToRead | Case::CallToWrite)
     }
 
     /// Returns the lengths in bytes of the request and the answer of a call.
-    pub fn message(self) -> (usize, usize) {
+    pub(crate) fn message(self) -> (usize, usize) {
         match self {
             Case::CallToWrite => (self.len(), 16),
             _ => (16, self.len()),

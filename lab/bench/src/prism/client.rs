@@ -20,7 +20,7 @@ const MOST: u32 = 1024;
 const ALL: u64 = u64::MAX;
 
 /// A client connected to its peer, whose memory has been initialised.
-pub struct Client {
+pub(crate) struct Client {
     end: End,
     echo: Echo,
     list: u64,
@@ -54,7 +54,7 @@ fn by_tag(operand: Operand) -> Operands {
 
 impl Client {
     /// Initialises the peer's memory, and performs each operation once.
-    pub fn new(end: End, peer: &Peer) -> Result<Client> {
+    pub(crate) fn new(end: End, peer: &Peer) -> Result<Client> {
         let private_data = end.qps[0].peer_private_data().get(remora_verbs::RemoteMemory::LEN..);
         let list =
             *private_data.and_then(|rest| rest.first_chunk::<8>()).context("the peer has no free list")?;
@@ -97,24 +97,24 @@ impl Client {
     }
 
     /// Returns the command that makes the peer answer.
-    pub fn answering(&self, case: Case) -> Command {
+    pub(crate) fn answering(&self, case: Case) -> Command {
         let (_, answer) = case.message();
         self.end.command(if case.is_call() { NicCommand::Echo { answer } } else { NicCommand::Serve })
     }
 
     /// Posts the receive request for the first answer of a call.
-    pub fn prepare(&mut self) -> Result<()> {
+    pub(crate) fn prepare(&mut self) -> Result<()> {
         self.echo.start(&mut self.end.qps[0])
     }
 
     /// Writes marker bytes to unused memory. A capture is split at these WRITEs.
-    pub fn mark(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn mark(&mut self, bytes: &[u8]) -> Result<()> {
         self.end.one(&work::write_inline(0, bytes, self.at(COUNT + 64)))
     }
 
     /// Performs one operation and waits for its completion.
     #[inline]
-    pub fn trip(&mut self, case: Case) -> Result<()> {
+    pub(crate) fn trip(&mut self, case: Case) -> Result<()> {
         let list = self.here(VALUE_LEN);
         match case {
             Case::Read => self.end.one(&work::read(0, &list, self.at(VALUE))),
@@ -233,7 +233,7 @@ impl Client {
     }
 
     /// Makes the server's program post the freed buffers.
-    pub fn give_back(&mut self, peer: &Peer) -> Result<()> {
+    pub(crate) fn give_back(&mut self, peer: &Peer) -> Result<()> {
         if self.freed.is_empty() {
             return Ok(());
         }

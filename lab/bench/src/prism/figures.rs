@@ -34,7 +34,7 @@ fn stated(model: CostModel, plan: Plan) -> Option<(f64, f64)> {
 const OVER_ONE_SWITCH: [(usize, f64); 2] = [(1, 5.6 + 0.8), (1, 6.0)];
 
 /// Writes both versions into the folder.
-pub fn draw(folder: &Path, measured: &[Measured]) -> Result<()> {
+pub(crate) fn draw(folder: &Path, measured: &[Measured]) -> Result<()> {
     output::folder(folder)?;
     let bars = model_bars();
     let lines = model_lines();

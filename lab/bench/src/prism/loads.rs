@@ -21,7 +21,7 @@ const RATE: &str = "million operations a second";
 const LATENCY: &str = "mean latency, us";
 
 /// Returns the residuals of the text's statements about these figures.
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     residuals().into_iter().map(residual).collect()
 }
 
@@ -80,7 +80,7 @@ const GETS: [(usize, f64); 3] = [(0, 6.0), (2, 14.0), (3, 8.0)];
 const HALF: [(usize, f64); 3] = [(0, (6.0 + 12.0) / 2.0), (2, (14.0 + 6.0) / 2.0), (3, (8.0 + 6.0) / 2.0)];
 
 /// Draws Figure 3: reads.
-pub fn figure_3(folder: &Path, rows: &[Saved]) -> Result<()> {
+pub(crate) fn figure_3(folder: &Path, rows: &[Saved]) -> Result<()> {
     let mut stated = latencies(&GETS);
     // The text states 22 % more reads than Pilaf; the mark is relative to the prediction for Pilaf.
     let most = FIGURE_3[3].load(0.0).most() / UNITS.rate;
@@ -90,7 +90,7 @@ pub fn figure_3(folder: &Path, rows: &[Saved]) -> Result<()> {
 }
 
 /// Draws Figure 4: half of the operations are reads.
-pub fn figure_4(folder: &Path, rows: &[Saved]) -> Result<()> {
+pub(crate) fn figure_4(folder: &Path, rows: &[Saved]) -> Result<()> {
     let software = measured(rows, "kv", "/ycsb-a/uniform");
     let title = "half reads, half writes";
     write(folder, 4, &FIGURE_4, latencies(&HALF), title, title, software)
@@ -98,7 +98,7 @@ pub fn figure_4(folder: &Path, rows: &[Saved]) -> Result<()> {
 
 /// Draws Figure 6: three replicas. The text states only differences from ABDLOCK: 2 us less, and four
 /// million operations per second more.
-pub fn figure_6(folder: &Path, rows: &[Saved]) -> Result<()> {
+pub(crate) fn figure_6(folder: &Path, rows: &[Saved]) -> Result<()> {
     let locks = FIGURE_6[3].load(0.0);
     let stated = [
         Stated { curve: 0, x: None, y: Some(locks.latency / UNITS.latency - 2.0) },
@@ -110,11 +110,11 @@ pub fn figure_6(folder: &Path, rows: &[Saved]) -> Result<()> {
 }
 
 /// The number of clients of Figure 7.
-pub const CROWD: u32 = 100;
+pub(crate) const CROWD: u32 = 100;
 /// Number of objects in the paper.
 const OBJECTS: u64 = 8_000_000;
 /// The Zipf exponents of the keys; 0 is uniform.
-pub const SKEWS: [f64; 7] = [0.0, 0.5, 0.7, 0.9, 0.99, 1.1, 1.2];
+pub(crate) const SKEWS: [f64; 7] = [0.0, 0.5, 0.7, 0.9, 0.99, 1.1, 1.2];
 
 /// Returns the share of all operations that access the most popular object.
 fn hottest(skew: f64) -> f64 {
@@ -122,7 +122,7 @@ fn hottest(skew: f64) -> f64 {
 }
 
 /// Draws Figure 7: latency as a function of the keys' skew, with 100 clients.
-pub fn figure_7(folder: &Path, rows: &[Saved]) -> Result<()> {
+pub(crate) fn figure_7(folder: &Path, rows: &[Saved]) -> Result<()> {
     let curve = |system: &System| {
         let point = |skew: f64| (skew, system.load(hottest(skew)).with(CROWD).latency / UNITS.latency);
         Curve { name: system.name.to_owned(), points: SKEWS.map(point).to_vec() }

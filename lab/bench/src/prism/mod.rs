@@ -15,10 +15,10 @@
 mod case;
 mod client;
 mod figures;
-pub mod loads;
+pub(crate) mod loads;
 mod model;
-pub mod place;
-pub mod transactions;
+pub(crate) mod place;
+pub(crate) mod transactions;
 mod wire;
 
 use anyhow::Result;
@@ -61,7 +61,7 @@ impl Measured {
 ///
 /// # Errors
 /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
-pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+pub(crate) fn run(args: &Args, report: &mut Report) -> Result<()> {
     args.add_wanted(report, model::rows());
     let cores = two_cores(&args.cores)?;
     let mut measured = Vec::new();

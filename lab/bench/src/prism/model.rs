@@ -7,7 +7,7 @@ use super::super::Row;
 use super::place::VALUE_LEN;
 
 /// Returns the rows of all predictions.
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     let mut rows = bars();
     rows.extend(lines());
     rows.extend(residuals());
@@ -49,7 +49,7 @@ fn residuals() -> Vec<Row> {
 }
 
 /// Returns the row of a number in the text, compared with its prediction and with a bound.
-pub fn residual(number: Stated) -> Row {
+pub(crate) fn residual(number: Stated) -> Row {
     let most = MOST_OFF as f64 / 1000.0;
     let (unit, per) = match number.unit {
         Unit::Nanoseconds => ("ns", 1.0),

@@ -20,7 +20,7 @@ const MANY: u32 = 1 << 20;
 
 /// Draws Figure 9: transactions with uniform keys. The text states only differences from FaRM: 5.5 us less,
 /// and a million more.
-pub fn figure_9(folder: &Path, rows: &[Saved]) -> Result<()> {
+pub(crate) fn figure_9(folder: &Path, rows: &[Saved]) -> Result<()> {
     let farm = FIGURE_9[2].load(0.0);
     let stated = [
         Stated { curve: 0, x: None, y: Some(farm.latency / UNITS.latency - 5.5) },
@@ -33,7 +33,7 @@ pub fn figure_9(folder: &Path, rows: &[Saved]) -> Result<()> {
 }
 
 /// Draws Figure 10: the peak rate as a function of the keys' skew.
-pub fn figure_10(folder: &Path, rows: &[Saved]) -> Result<()> {
+pub(crate) fn figure_10(folder: &Path, rows: &[Saved]) -> Result<()> {
     let curve = |system: &System| {
         let peak = |skew: f64| system.load(1.0 / zeta(OBJECTS, skew)).with(MANY).rate / UNITS.rate;
         Curve { name: system.name.to_owned(), points: SKEWS.map(|skew| (skew, peak(skew))).to_vec() }

@@ -28,7 +28,7 @@ enum Seen {
 }
 
 /// Returns the median number of round trips of each case.
-pub fn count(testbed: &Testbed) -> Result<Vec<(Case, f64)>> {
+pub(crate) fn count(testbed: &Testbed) -> Result<Vec<(Case, f64)>> {
     let capture = Capture::new()?;
     {
         let peer = Peer::start(testbed)?;

@@ -28,7 +28,7 @@ const DRAWN: [Drawn; 9] = [
 ///
 /// # Errors
 /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
-pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+pub(crate) fn run(args: &Args, report: &mut Report) -> Result<()> {
     let modelled = remora_cost::chains::numbers(&CONNECTX5);
     args.add_wanted(report, residuals(&modelled));
     args.add_wanted(report, real::run(args)?);

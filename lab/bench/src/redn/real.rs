@@ -15,7 +15,7 @@ use crate::testbed::Testbed;
 use remora_options::cores::two_cores;
 
 /// Measures all selected variants in interleaved rounds.
-pub fn run(args: &Args) -> Result<Vec<Row>> {
+pub(crate) fn run(args: &Args) -> Result<Vec<Row>> {
     let cores = two_cores(&args.cores)?;
     let mut rows = rates::run(args, cores[0])?;
     for port in Testbed::ports(args.port) {

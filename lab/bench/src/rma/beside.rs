@@ -15,7 +15,7 @@ use crate::testbed::protocol::{Command, NicCommand};
 use crate::{Row, SHORTER, histogram, median};
 
 /// The path of the case.
-pub const CASE: &str = "read/64/beside-4-MiB";
+pub(crate) const CASE: &str = "read/64/beside-4-MiB";
 
 /// The length of a short read in bytes, and the number of short reads of a round.
 const LEN: usize = 64;
@@ -34,7 +34,7 @@ const LONG: u64 = 1;
 const PROBE: u64 = 2;
 
 /// Measures short reads alone and during a long transfer, with 1RMA and with RC.
-pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()> {
     let (port, case) = (client.end.port, path(client.end.port, CASE));
     let rounds = bench.rounds(&case, || {
         peer.run(Command::Nic { port, command: NicCommand::Serve })?;

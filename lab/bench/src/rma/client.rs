@@ -14,13 +14,13 @@ use crate::testbed::pair::{End, Peer};
 use crate::testbed::protocol::{NicCommand, RmaCommand};
 
 /// The maximum number of operations of a portal in progress.
-pub const SLOTS: u16 = 128;
+pub(crate) const SLOTS: u16 = 128;
 
 /// The maximum time of an operation.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Connections by RC and by 1RMA from one NIC to the same peer.
-pub struct Client {
+pub(crate) struct Client {
     /// The NIC and its RC queue pairs.
     pub end: End,
     /// The 1RMA engine of the NIC.
@@ -41,7 +41,7 @@ pub struct Client {
 
 impl Client {
     /// Opens both connections on a port.
-    pub fn open(peer: &Peer, port: PortName, part: Part) -> Result<Client> {
+    pub(crate) fn open(peer: &Peer, port: PortName, part: Part) -> Result<Client> {
         let end = End::open(peer, port)?;
         let rma = end.domain.context().open_rma(&RmaOptions::default())?;
         let memory = end.domain.allocate(REGION, Access::LOCAL_WRITE)?;
@@ -56,7 +56,7 @@ impl Client {
 
     /// Performs one operation and waits for its completion.
     #[inline]
-    pub fn one(&mut self, kind: Kind, len: u64) -> Result<()> {
+    pub(crate) fn one(&mut self, kind: Kind, len: u64) -> Result<()> {
         let Client { portal, local, grant, .. } = self;
         match kind {
             Kind::Write => portal.write(local, 0, grant, 4096, len, PATIENCE)?,
@@ -66,7 +66,7 @@ impl Client {
     }
 
     /// Measures reads per second of `len` bytes with `window` in flight, submitted in batches of `batch`.
-    pub fn reads(&mut self, len: usize, window: usize, batch: usize, count: usize) -> Result<f64> {
+    pub(crate) fn reads(&mut self, len: usize, window: usize, batch: usize, count: usize) -> Result<f64> {
         let mut posted = 0;
         let mut done = 0;
         let places = REGION / len.max(4096);
@@ -100,13 +100,13 @@ impl Client {
     }
 
     /// Starts a read and returns its number.
-    pub fn submit(&mut self, class: Class, offset: u64, len: u64) -> Result<u64> {
+    pub(crate) fn submit(&mut self, class: Class, offset: u64, len: u64) -> Result<u64> {
         let Client { portal, local, grant, .. } = self;
         Ok(portal.submit(Kind::Read, class, local, offset, grant, offset, len, Some(PATIENCE))?)
     }
 
     /// Measures RC's READs per second of `len` bytes with `window` in flight, posted in batches of `batch`.
-    pub fn rc_reads(&mut self, len: usize, window: usize, batch: usize, count: usize) -> Result<f64> {
+    pub(crate) fn rc_reads(&mut self, len: usize, window: usize, batch: usize, count: usize) -> Result<f64> {
         let end = &mut self.end;
         let mut posted = 0;
         let mut done = 0;
@@ -137,7 +137,7 @@ impl Client {
 }
 
 /// Returns the grant of a region that the peer exposes at a place under this key.
-pub fn expose(peer: &Peer, end: &End, portal: &Portal, place: usize, key: [u8; 16]) -> Result<Grant> {
+pub(crate) fn expose(peer: &Peer, end: &End, portal: &Portal, place: usize, key: [u8; 16]) -> Result<Grant> {
     let client = portal.identity().into();
     let command = NicCommand::Rma(RmaCommand::Expose { place, key, client });
     let answer = peer.ask_bytes(end.command(command))?;
@@ -145,7 +145,7 @@ pub fn expose(peer: &Peer, end: &End, portal: &Portal, place: usize, key: [u8; 1
 }
 
 /// Checks that an operation has succeeded.
-pub fn check(status: Status) -> Result<()> {
+pub(crate) fn check(status: Status) -> Result<()> {
     match status {
         Status::Ok => Ok(()),
         other => Err(RmaError::Failed(other).into()),

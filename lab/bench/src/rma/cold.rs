@@ -27,7 +27,7 @@ use crate::{PortName, Row, SHORTER, typical_of};
 use remora_options::device::LOOPBACK;
 
 /// The path of the case.
-pub const CASE: &str = "cold/10000-initiators";
+pub(crate) const CASE: &str = "cold/10000-initiators";
 
 /// Number of initiators. By default, a server caches 1024 keys.
 const INITIATORS: u32 = 10_000 / SHORTER as u32;
@@ -47,7 +47,7 @@ struct Requests {
 }
 
 /// Measures the cost of cold keys, compared to warm ones.
-pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &Client) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>, peer: &Peer, client: &Client) -> Result<()> {
     let case = path(PortName::Udp, CASE);
     if !bench.wants(&case) {
         return Ok(());

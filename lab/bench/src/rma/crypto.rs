@@ -23,7 +23,7 @@ const DATA_AAD: usize = header::LEN + Nonce::LEN;
 
 /// The computing times of both sides for a read, in nanoseconds.
 #[derive(Copy, Clone, Debug)]
-pub struct Costs {
+pub(crate) struct Costs {
     /// The time to encrypt the request.
     pub seal_request: f64,
     /// The time to decrypt the request.
@@ -36,7 +36,7 @@ pub struct Costs {
 
 impl Costs {
     /// Measures the cipher's costs of a read of `len` bytes.
-    pub fn measure(len: usize) -> Result<Costs> {
+    pub(crate) fn measure(len: usize) -> Result<Costs> {
         Ok(Costs {
             seal_request: seal(REQUEST_AAD, 0)?,
             open_request: open(REQUEST_AAD, 0)?,
@@ -46,12 +46,12 @@ impl Costs {
     }
 
     /// Returns the time of both sides together.
-    pub fn both(&self) -> f64 {
+    pub(crate) fn both(&self) -> f64 {
         self.initiator() + self.server()
     }
 
     /// Returns the time of the side that computes longer.
-    pub fn busier(&self) -> f64 {
+    pub(crate) fn busier(&self) -> f64 {
         self.initiator().max(self.server())
     }
 
@@ -72,7 +72,7 @@ fn cipher() -> Box<dyn Cipher> {
 }
 
 /// Measures the time in nanoseconds to encrypt a text of `len` bytes.
-pub fn seal(aad: usize, len: usize) -> Result<f64> {
+pub(crate) fn seal(aad: usize, len: usize) -> Result<f64> {
     let mut cipher = cipher();
     let mut text = [1; MAX_OPERATION as usize];
     let aad = [2; 64][..aad].to_vec();
@@ -85,7 +85,7 @@ pub fn seal(aad: usize, len: usize) -> Result<f64> {
 }
 
 /// Measures the time in nanoseconds to open a message, including the copy that precedes it.
-pub fn open(aad: usize, len: usize) -> Result<f64> {
+pub(crate) fn open(aad: usize, len: usize) -> Result<f64> {
     let mut cipher = cipher();
     let aad = [2; 64][..aad].to_vec();
     let mut sealed = vec![1; len];
@@ -102,7 +102,7 @@ pub fn open(aad: usize, len: usize) -> Result<f64> {
 }
 
 /// Measures the time in nanoseconds to derive a key and to expand it, in sequence.
-pub fn key_set_up() -> Result<f64> {
+pub(crate) fn key_set_up() -> Result<f64> {
     let mut cipher = cipher();
     let mut identity = [3_u8; 32];
     typical_of(RUN, CALLS, || {
@@ -119,7 +119,7 @@ fn nonce(counter: u64) -> [u8; NONCE_LEN] {
 
 /// Measures OpenSSL's rate in bytes per second for blocks of `len` bytes. Returns `None` if OpenSSL is not
 /// installed.
-pub fn openssl(len: usize) -> Result<Option<f64>> {
+pub(crate) fn openssl(len: usize) -> Result<Option<f64>> {
     let mut command = Command::new("openssl");
     command.args(["speed", "-aead", "-evp", "aes-128-gcm", "-seconds", "1", "-mr", "-bytes"]);
     let ended = match command.arg(len.to_string()).output() {

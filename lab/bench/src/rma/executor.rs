@@ -39,7 +39,7 @@ const CORES: f64 = 0.5;
 const DELAY: u64 = 500;
 
 /// Measures the rates of the software.
-pub fn run(bench: &mut Bench<'_>) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
     let count = bench.part().of(OPERATIONS) as u64;
     for (size, case) in [(LONG, "software/executor/4096"), (64, "software/executor/64")] {
         let Some([rate]) = bench.rounds(case, || Ok([operations(size, count)?]))? else { continue };

@@ -22,7 +22,7 @@ use crate::{PortName, Row};
 use remora_options::device::LOOPBACK;
 
 /// The path of the case.
-pub const CASE: &str = "incast/32";
+pub(crate) const CASE: &str = "incast/32";
 
 /// The number of bytes read from each NIC at a time.
 const LEN: usize = 64 << 10;
@@ -46,7 +46,7 @@ struct Incast {
 }
 
 /// Measures the losses and rates of an incast with 1RMA and with RC.
-pub fn run(bench: &mut Bench<'_>, peer: &Peer) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>, peer: &Peer) -> Result<()> {
     let case = path(PortName::Udp, CASE);
     if !bench.wants(&case) {
         return Ok(());

@@ -17,7 +17,7 @@ const REGION: usize = 4096;
 const LEN: u64 = 64;
 
 /// A NIC daemon over UDP on the second core.
-pub struct Daemon {
+pub(crate) struct Daemon {
     socket: PathBuf,
     _process: Process,
     _folder: tempfile::TempDir,
@@ -25,7 +25,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts a daemon.
-    pub fn start(cores: [usize; 2]) -> Result<Daemon> {
+    pub(crate) fn start(cores: [usize; 2]) -> Result<Daemon> {
         let folder = tempfile::Builder::new().prefix("remora-bench-").tempdir()?;
         let socket = folder.path().join("nic.sock");
         let mut command = Command::new(std::env::current_exe()?);
@@ -39,13 +39,13 @@ impl Daemon {
     }
 
     /// Attaches one more tenant to the daemon's NIC.
-    pub fn attach(&self) -> Result<Context> {
+    pub(crate) fn attach(&self) -> Result<Context> {
         Ok(Device::nicd(&self.socket).open()?)
     }
 }
 
 /// A region of this program on the daemon's NIC.
-pub struct Lent {
+pub(crate) struct Lent {
     region: RmaRegion,
     grant: Grant,
     _context: Context,
@@ -54,7 +54,7 @@ pub struct Lent {
 
 impl Lent {
     /// Starts the daemon and exposes a region.
-    pub fn open(client: &Client, cores: [usize; 2]) -> Result<Lent> {
+    pub(crate) fn open(client: &Client, cores: [usize; 2]) -> Result<Lent> {
         let daemon = Daemon::start(cores)?;
         let context = daemon.attach()?;
         let rma = context.open_rma(&RmaOptions::default())?;
@@ -65,7 +65,7 @@ impl Lent {
     }
 
     /// Measures the gap in the reads while the region is deregistered and registered through the daemon.
-    pub fn registered_anew(&mut self, client: &mut Client) -> Result<Duration> {
+    pub(crate) fn registered_anew(&mut self, client: &mut Client) -> Result<Duration> {
         let mut read = |grant: &Grant| client.portal.read(&client.local, 0, grant, 0, LEN, PATIENCE);
         read(&self.grant)?;
         let last = Instant::now();

@@ -22,7 +22,7 @@ mod crypto;
 mod executor;
 mod incast;
 mod lent;
-pub mod place;
+pub(crate) mod place;
 mod rekey;
 mod rotate;
 mod single;
@@ -45,7 +45,7 @@ use remora_options::progress;
 #[command(
     after_help = "Examples:\n  remora bench rma\n  remora bench rma --json > rma.jsonl\n  remora bench rma --port udp --rounds 9 --only read/64\n  remora bench rma --only rekey\n  remora bench rma --only rotate --rotate 60\n  remora bench rma --only software\n\nCases: crypto, PORT/read/64, PORT/write/64, PORT/read/64/window-128, PORT/read/4096/window-32, PORT/read/64/beside-4-MiB, udp/cold, udp/incast,\nsoftware/executor, software/commands, udp/rekey, udp/tenants, udp/rotate."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// Measure this port only: shm or udp.
     #[arg(long)]
     port: Option<PortName>,

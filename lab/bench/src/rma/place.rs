@@ -8,22 +8,22 @@ use remora_verbs::rma::{Client, Grant};
 use remora_wire::rma::Kind;
 
 /// Length in bytes of a region of the peer: that of the longest transfer.
-pub const REGION: usize = 4 << 20;
+pub(crate) const REGION: usize = 4 << 20;
 
 /// Name of the region that is granted over TLS.
-pub const NAME: &str = "memory";
+pub(crate) const NAME: &str = "memory";
 
 /// RegionId of the first region of a NIC.
-pub const FIRST_REGION: u32 = 1;
+pub(crate) const FIRST_REGION: u32 = 1;
 
 /// The number of NICs of the incast.
-pub const CROWD: usize = 32;
+pub(crate) const CROWD: usize = 32;
 
 /// The length of a token as text, in bytes.
 const TOKEN_TEXT: usize = 2 * Token::LEN;
 
 /// Address and credentials of the peer's grant service.
-pub struct Granting {
+pub(crate) struct Granting {
     /// TCP port on the loopback interface.
     pub port: u16,
     /// Fingerprint of the service's certificate.
@@ -34,13 +34,13 @@ pub struct Granting {
 
 impl Granting {
     /// Encodes the value as the peer's answer.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let port = self.port.to_le_bytes();
         [&port[..], &self.fingerprint.0, self.token.to_string().as_bytes()].concat()
     }
 
     /// Decodes the peer's answer.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Granting> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Granting> {
         let (port, rest) = bytes.split_first_chunk().context("the port of the grant service")?;
         let (fingerprint, rest) = rest.split_first_chunk().context("the fingerprint of the peer")?;
         let token = rest.get(..TOKEN_TEXT).context("the token of the peer")?;
@@ -53,14 +53,14 @@ impl Granting {
 }
 
 /// Returns the key K_d of this client for one kind of operation.
-pub fn derived(region_key: &[u8; 16], client: &Client, kind: Kind) -> [u8; 16] {
+pub(crate) fn derived(region_key: &[u8; 16], client: &Client, kind: Kind) -> [u8; 16] {
     let Client { address, pid, incarnation } = *client;
     let identity = Identity { address, pid, incarnation, kind };
     remora_host::key_deriver().derive(region_key, &identity.bytes())
 }
 
 /// Returns the grant of the same region under another key, as a server announces it.
-pub fn under(grant: &Grant, region_key: &[u8; 16], client: &Client) -> Result<Grant> {
+pub(crate) fn under(grant: &Grant, region_key: &[u8; 16], client: &Client) -> Result<Grant> {
     let mut bytes = grant.to_bytes();
     let keys = &mut bytes[Grant::LEN - 3 * 16..];
     for (place, kind) in keys.chunks_exact_mut(16).zip([Kind::Read, Kind::Write, Kind::Rekey]) {
@@ -71,11 +71,11 @@ pub fn under(grant: &Grant, region_key: &[u8; 16], client: &Client) -> Result<Gr
 
 /// A generator of distinct region keys. The memory of a benchmark holds no secrets.
 #[derive(Default)]
-pub struct RegionKeys(u64);
+pub(crate) struct RegionKeys(u64);
 
 impl RegionKeys {
     /// Returns the next key.
-    pub fn fresh(&mut self) -> [u8; 16] {
+    pub(crate) fn fresh(&mut self) -> [u8; 16] {
         self.0 += 1;
         (u128::from(self.0) << 64 | 0x1a).to_le_bytes()
     }

@@ -21,8 +21,8 @@ use crate::{PortName, Row, SHORTER, histogram, median};
 use remora_options::device::LOOPBACK;
 
 /// The paths of the cases.
-pub const CASE: &str = "rekey";
-pub const OTHERS: &str = "rekey/other-region";
+pub(crate) const CASE: &str = "rekey";
+pub(crate) const OTHERS: &str = "rekey/other-region";
 
 /// The length of a read in bytes.
 const LEN: u64 = 64;
@@ -51,7 +51,7 @@ struct Reader<'a> {
 }
 
 /// Measures the gaps for each way of changing a key.
-pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()> {
     if ![CASE, OTHERS].iter().any(|case| bench.wants(&path(PortName::Udp, case))) {
         return Ok(());
     }

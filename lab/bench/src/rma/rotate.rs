@@ -37,7 +37,7 @@ struct Seen {
 }
 
 /// Reads for the duration that the options request.
-pub fn run(bench: &mut Bench<'_>) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
     let case = path(PortName::Udp, CASE);
     if !bench.wants(&case) {
         return Ok(());

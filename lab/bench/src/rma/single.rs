@@ -25,7 +25,7 @@ const BATCH: usize = 32;
 const TRIPS: usize = 10_000 / SHORTER as usize;
 
 /// The paths of all cases.
-pub const CASES: [&str; 4] = ["read/64", "write/64", "read/64/window-128", "read/4096/window-32"];
+pub(crate) const CASES: [&str; 4] = ["read/64", "write/64", "read/64/window-128", "read/4096/window-32"];
 
 /// Factor of the cipher's time in the bound of the latency: RC's latency plus this factor times the cipher's
 /// time.
@@ -37,7 +37,7 @@ const RATE: f64 = 0.6;
 const GOODPUT: f64 = 0.8;
 
 /// Measures latency and rates over the client's port.
-pub fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>, peer: &Peer, client: &mut Client) -> Result<()> {
     read_latency(bench, peer, client)?;
     write_latency(bench, peer, client)?;
     rate(bench, peer, client)?;
@@ -50,7 +50,7 @@ fn trips(client: &Client) -> u64 {
 }
 
 /// Measures the typical time of an operation.
-pub fn trip(client: &mut Client, kind: Kind) -> Result<f64> {
+pub(crate) fn trip(client: &mut Client, kind: Kind) -> Result<f64> {
     let trips = trips(client);
     for _ in 0..trips / 10 {
         client.one(kind, SHORT as u64)?;

@@ -18,8 +18,8 @@ use super::{Bench, path};
 use crate::{PortName, Row, SHORTER, histogram};
 
 /// The paths of the cases.
-pub const SHARES: &str = "tenants/shares";
-pub const BULK: &str = "tenants/read-64-beside-bulk";
+pub(crate) const SHARES: &str = "tenants/shares";
+pub(crate) const BULK: &str = "tenants/read-64-beside-bulk";
 
 /// The numbers of command slots of the programs.
 const SLOTS: [u16; 3] = [4, 16, 64];
@@ -98,7 +98,7 @@ impl Tenant {
 }
 
 /// Measures both cases.
-pub fn run(bench: &mut Bench<'_>) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
     if ![SHARES, BULK].iter().any(|case| bench.wants(&path(PortName::Udp, case))) {
         return Ok(());
     }

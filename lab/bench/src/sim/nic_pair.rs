@@ -161,7 +161,7 @@ impl Side {
 }
 
 /// Two connected NICs.
-pub struct NicPair {
+pub(crate) struct NicPair {
     sides: [Side; 2],
     remote: Remote,
 }
@@ -171,7 +171,7 @@ impl NicPair {
     ///
     /// # Errors
     /// Fails if there is not enough memory.
-    pub fn new() -> Result<NicPair> {
+    pub(crate) fn new() -> Result<NicPair> {
         let sides = [side(1)?, side(2)?];
         connect(&sides[0], sides[1].number)?;
         connect(&sides[1], sides[0].number)?;
@@ -183,7 +183,7 @@ impl NicPair {
     ///
     /// # Errors
     /// Fails if a READ fails or does not end.
-    pub fn read_ns(&mut self, batches: u64) -> Result<f64> {
+    pub(crate) fn read_ns(&mut self, batches: u64) -> Result<f64> {
         let [own, peer] = &mut self.sides;
         let started = Instant::now();
         for _ in 0..batches {

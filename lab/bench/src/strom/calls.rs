@@ -14,7 +14,7 @@ use crate::testbed::page::{Page, Ticket};
 /// The operation that a client calls.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Call {
+pub(crate) enum Call {
     /// A walk through a list.
     Walk = 0,
     /// A GET from a hash table.
@@ -32,13 +32,13 @@ impl Call {
 const HEAD: usize = 4;
 
 /// The server's end of the calls.
-pub struct Calls {
+pub(crate) struct Calls {
     listener: TcpListener,
     stream: Option<TcpStream>,
 }
 
 /// The client's end of the calls.
-pub struct Caller {
+pub(crate) struct Caller {
     stream: TcpStream,
 }
 
@@ -79,19 +79,19 @@ fn tuned(stream: TcpStream) -> Result<TcpStream> {
 
 impl Calls {
     /// Binds a listener.
-    pub fn bind(address: IpAddr) -> Result<Calls> {
+    pub(crate) fn bind(address: IpAddr) -> Result<Calls> {
         let listener = TcpListener::bind((address, 0)).context("listening for calls over TCP")?;
         listener.set_nonblocking(true)?;
         Ok(Calls { listener, stream: None })
     }
 
     /// Returns the address on which the server listens.
-    pub fn address(&self) -> Result<SocketAddr> {
+    pub(crate) fn address(&self) -> Result<SocketAddr> {
         Ok(self.listener.local_addr()?)
     }
 
     /// Answers requests from this memory until the next command.
-    pub fn serve(&mut self, target: &MemoryRegion, page: &Page, ticket: Ticket) -> Result<()> {
+    pub(crate) fn serve(&mut self, target: &MemoryRegion, page: &Page, ticket: Ticket) -> Result<()> {
         // The last client that connected is served, because the benchmarks connect one after the other.
         while page.is_wanted(ticket) && self.stream.is_none() {
             self.accept()?;
@@ -152,12 +152,12 @@ fn find(target: &MemoryRegion, question: &[u8]) -> Option<(usize, usize)> {
 
 impl Caller {
     /// Connects to the server.
-    pub fn connect(address: SocketAddr) -> Result<Caller> {
+    pub(crate) fn connect(address: SocketAddr) -> Result<Caller> {
         Ok(Caller { stream: tuned(TcpStream::connect(address).context("connecting for calls over TCP")?)? })
     }
 
     /// Performs one call. Writes the answer to `buffer` and returns its length.
-    pub fn call(&mut self, call: Call, params: &[u8], buffer: &mut [u8]) -> Result<usize> {
+    pub(crate) fn call(&mut self, call: Call, params: &[u8], buffer: &mut [u8]) -> Result<usize> {
         let mut question = [0; 128];
         let len = 1 + params.len();
         question[..HEAD].copy_from_slice(&(len as u32).to_le_bytes());

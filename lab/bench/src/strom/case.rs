@@ -5,7 +5,7 @@ use crate::PortName;
 
 /// A way to do a task.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(crate) enum Way {
     /// A kernel on the peer's NIC.
     Strom,
     /// A READ that a kernel on the peer's NIC judges before its bytes leave.
@@ -28,12 +28,12 @@ pub enum Way {
 
 impl Way {
     /// Returns whether the way uses a StRoM kernel built into this software.
-    pub fn is_strom(self) -> bool {
+    pub(crate) fn is_strom(self) -> bool {
         matches!(self, Way::Strom | Way::StromRead)
     }
 
     /// Returns the name of the way in the rows.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Way::Strom => "strom",
             Way::StromRead => "strom-read",
@@ -50,7 +50,7 @@ impl Way {
 
 /// A task that the ways are compared on.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Task {
+pub(crate) enum Task {
     /// Fetches the value of a random key of a list with this many elements (Figure 7).
     Walk(u64),
     /// Fetches a value of this many bytes from a hash table (Figure 8).
@@ -66,7 +66,7 @@ pub enum Task {
 
 impl Task {
     /// Returns all tasks.
-    pub fn all() -> Vec<Task> {
+    pub(crate) fn all() -> Vec<Task> {
         let mut all: Vec<Task> = [4, 8, 16, 32].map(Task::Walk).to_vec();
         all.extend([64, 256, 1024, LONGEST].map(Task::Get));
         all.extend([64, 128, 256, 512, 1024, 2048, LONGEST].map(|len| Task::Check(len, 0)));
@@ -78,7 +78,7 @@ impl Task {
     }
 
     /// Returns the path of the task behind the port's name, without the way.
-    pub fn path(self) -> String {
+    pub(crate) fn path(self) -> String {
         match self {
             Task::Walk(elements) => format!("walk/{elements}"),
             Task::Get(len) => format!("get/{len}"),
@@ -90,7 +90,7 @@ impl Task {
     }
 
     /// Returns the ways to measure: StRoM's, then those that it is compared to.
-    pub fn ways(self) -> &'static [Way] {
+    pub(crate) fn ways(self) -> &'static [Way] {
         match self {
             Task::Walk(_) => &[Way::Strom, Way::Reads, Way::Tcp],
             Task::Get(_) => &[Way::Strom, Way::Reads, Way::Tcp, Way::Wasm],
@@ -102,7 +102,7 @@ impl Task {
     }
 
     /// Returns StRoM's way that has a bound.
-    pub fn judged(self) -> Way {
+    pub(crate) fn judged(self) -> Way {
         match self {
             Task::Check(..) => Way::StromRead,
             _ => Way::Strom,
@@ -110,7 +110,7 @@ impl Task {
     }
 
     /// Returns the name and the unit of the measured quantity.
-    pub fn metric(self) -> (&'static str, &'static str) {
+    pub(crate) fn metric(self) -> (&'static str, &'static str) {
         match self {
             Task::Walk(_) | Task::Get(_) | Task::Check(_, 0) => ("latency_p50", "ns"),
             Task::Check(..) => ("latency_mean", "ns"),
@@ -121,7 +121,7 @@ impl Task {
 
     /// Returns the bound of the ratio of StRoM's figure to another way's. Objects have a bound only where the
     /// kernel checks them as they are READ, not where they are fetched by RPC.
-    pub fn bound(self, port: PortName, way: Way) -> Option<Bound> {
+    pub(crate) fn bound(self, port: PortName, way: Way) -> Option<Bound> {
         match (self, way, port) {
             // The paper's bound: 8 % over a plain READ.
             (Task::Check(_, 0), Way::Read, PortName::Udp) => Some(Bound::Within(1.08)),
@@ -139,7 +139,7 @@ impl Task {
 
 /// The bound of a ratio.
 #[derive(Copy, Clone, Debug, PartialEq)]
-pub enum Bound {
+pub(crate) enum Bound {
     /// Largest allowed ratio.
     Within(f64),
     /// Least allowed ratio.

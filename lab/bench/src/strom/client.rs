@@ -20,7 +20,7 @@ const RESULT: usize = 48 << 20;
 const LONG: Duration = Duration::from_secs(30);
 
 /// A client connected to its peer, whose kernels are deployed.
-pub struct Client {
+pub(crate) struct Client {
     pub end: End,
     pub answers: AnswerBuffers,
     caller: Caller,
@@ -30,19 +30,19 @@ pub struct Client {
 
 impl Client {
     /// Creates a client that is also connected over TCP.
-    pub fn new(end: End, peer: &Peer) -> Result<Client> {
+    pub(crate) fn new(end: End, peer: &Peer) -> Result<Client> {
         let answers = end.domain.create_answers(8, LONGEST as u32)?;
         let caller = Caller::connect(peer.addresses.tcp)?;
         Ok(Client { end, answers, caller, random: 1, value: [0; LONGEST] })
     }
 
     /// Returns whether the data that a kernel checks for this task fits into one packet.
-    pub fn fits(&self, task: Task) -> bool {
+    pub(crate) fn fits(&self, task: Task) -> bool {
         !matches!(task, Task::Check(len, _) if len > self.end.packet())
     }
 
     /// Returns a pseudo-random number below `bound`; the sequence is the same in each run.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -50,12 +50,12 @@ impl Client {
     }
 
     /// Returns the address of an offset in the peer's memory.
-    pub fn there(&self, offset: u64) -> u64 {
+    pub(crate) fn there(&self, offset: u64) -> u64 {
         self.end.remote.at(offset).addr
     }
 
     /// Writes the data of the task into the peer's memory.
-    pub fn lay_out(&mut self, task: Task) -> Result<()> {
+    pub(crate) fn lay_out(&mut self, task: Task) -> Result<()> {
         match task {
             Task::Walk(_) => self.lay_out_list(),
             Task::Get(len) => self.lay_out_table(len),
@@ -105,7 +105,7 @@ impl Client {
 
     /// Performs the task once, with random choices of its kind.
     #[inline]
-    pub fn trip(&mut self, task: Task, way: Way) -> Result<()> {
+    pub(crate) fn trip(&mut self, task: Task, way: Way) -> Result<()> {
         match task {
             Task::Walk(elements) => self.walk(elements, way),
             Task::Get(len) => self.get(len, way),
@@ -115,13 +115,13 @@ impl Client {
     }
 
     /// Sends a request to a kernel. An answer with an error status is an error.
-    pub fn ask(&mut self, opcode: u64, params: &[u8]) -> Result<KernelAnswer> {
+    pub(crate) fn ask(&mut self, opcode: u64, params: &[u8]) -> Result<KernelAnswer> {
         let tag = self.answers.ask(&mut self.end.qps[0], opcode, params)?;
         self.wait(tag)
     }
 
     /// Waits for an answer.
-    pub fn wait(&mut self, tag: u32) -> Result<KernelAnswer> {
+    pub(crate) fn wait(&mut self, tag: u32) -> Result<KernelAnswer> {
         let answer = self.answers.wait(&mut self.end.cq, tag, LONG)?;
         ensure!(answer.status == Status::DONE, "a kernel answered: {}", answer.status);
         Ok(answer)

@@ -52,7 +52,7 @@ struct Real {
 type Point = (String, String, f64);
 
 /// Draws all figures into a folder. Rows of other benchmarks and of models are ignored.
-pub fn draw(folder: &Path, [ten, hundred]: &[Vec<Number>; 2], rows: &[Saved]) -> Result<()> {
+pub(crate) fn draw(folder: &Path, [ten, hundred]: &[Vec<Number>; 2], rows: &[Saved]) -> Result<()> {
     let real: Vec<Real> = PortName::value_variants().iter().flat_map(|port| measured(*port, rows)).collect();
     let beside: Vec<(&str, Plot<'_>)> = real.iter().map(|real| (real.figure, real.plot())).collect();
     let numbers: Vec<Number> =
@@ -61,7 +61,7 @@ pub fn draw(folder: &Path, [ten, hundred]: &[Vec<Number>; 2], rows: &[Saved]) ->
 }
 
 /// Draws the figures from saved rows and current predictions of the models. Returns the rows of the models.
-pub fn draw_rows(folder: &Path, rows: &[Saved]) -> Result<Vec<Row>> {
+pub(crate) fn draw_rows(folder: &Path, rows: &[Saved]) -> Result<Vec<Row>> {
     let modelled = model::both();
     draw(folder, &modelled, rows)?;
     Ok(model::rows(&modelled))

@@ -14,13 +14,13 @@
 //! | `calls.rs` | the tasks as calls over TCP |
 //! | `wasm.rs` | a kernel as users write one |
 
-pub mod calls;
+pub(crate) mod calls;
 mod case;
 mod client;
-pub mod figures;
+pub(crate) mod figures;
 mod model;
 mod place;
-pub mod server;
+pub(crate) mod server;
 mod streams;
 mod wasm;
 
@@ -60,7 +60,7 @@ struct Series {
 ///
 /// # Errors
 /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
-pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+pub(crate) fn run(args: &Args, report: &mut Report) -> Result<()> {
     let modelled = args.wants_model().then(model::both);
     args.add_wanted(report, modelled.iter().flat_map(model::rows));
     let cores = two_cores(&args.cores)?;

@@ -9,12 +9,12 @@ use crate::Row;
 use crate::numbers;
 
 /// Returns the predictions for the paper's FPGAs at 10 Gb/s and at 100 Gb/s.
-pub fn both() -> [Vec<Number>; 2] {
+pub(crate) fn both() -> [Vec<Number>; 2] {
     [at_10g(&STROM_10G), at_100g(&STROM_100G)]
 }
 
 /// Returns the predictions as rows.
-pub fn rows([ten, hundred]: &[Vec<Number>; 2]) -> Vec<Row> {
+pub(crate) fn rows([ten, hundred]: &[Vec<Number>; 2]) -> Vec<Row> {
     let mut rows = numbers::rows("strom", STROM_10G.name, ten);
     rows.extend(numbers::rows("strom", STROM_100G.name, hundred));
     rows

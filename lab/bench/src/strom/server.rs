@@ -10,7 +10,7 @@ use super::place::{COUNT, FAILING, GET, LONGEST, SHUFFLE, WALK, WASM, whole};
 use super::wasm;
 
 /// The attached kernels; they are detached when this value is dropped.
-pub struct Kernels {
+pub(crate) struct Kernels {
     counting: KernelHandle,
     /// Consistency kernels in the order of [`FAILING`].
     consistency: Vec<KernelHandle>,
@@ -19,7 +19,7 @@ pub struct Kernels {
 
 impl Kernels {
     /// Deploys the kernels over the peer's memory, and the kernel of a module if there is one.
-    pub fn deploy(
+    pub(crate) fn deploy(
         domain: &ProtectionDomain,
         target: &MemoryRegion,
         module: Option<&Path>,
@@ -52,12 +52,12 @@ impl Kernels {
     }
 
     /// Returns the kernel that counts the values of passing data.
-    pub fn counting(&self) -> &KernelHandle {
+    pub(crate) fn counting(&self) -> &KernelHandle {
         &self.counting
     }
 
     /// Returns the consistency kernel that reports `failing` of a thousand first reads as torn.
-    pub fn consistency(&self, failing: u32) -> Option<&KernelHandle> {
+    pub(crate) fn consistency(&self, failing: u32) -> Option<&KernelHandle> {
         let index = FAILING.iter().position(|known| *known == failing)?;
         self.consistency.get(index)
     }

@@ -25,7 +25,7 @@ const BATCHES: usize = 4;
 const GATHERING: usize = 56 << 20;
 
 /// Fills the local memory with values that are all different.
-pub fn fill(end: &End) -> Result<()> {
+pub(crate) fn fill(end: &End) -> Result<()> {
     let mut page = [0; 4096];
     for offset in (0..COUNTED).step_by(page.len()) {
         for (index, word) in page.as_chunks_mut::<8>().0.iter_mut().enumerate() {
@@ -40,7 +40,7 @@ pub fn fill(end: &End) -> Result<()> {
 
 impl Client {
     /// Measures the time in nanoseconds to write the stream, partitioned or unchanged.
-    pub fn shuffle(&mut self, way: Way) -> Result<f64> {
+    pub(crate) fn shuffle(&mut self, way: Way) -> Result<f64> {
         match way {
             Way::Strom => {
                 self.set_partitions()?;
@@ -70,7 +70,7 @@ impl Client {
     }
 
     /// Checks that the data at the beginning of some partitions belongs there.
-    pub fn look_at_partitions(&mut self) -> Result<()> {
+    pub(crate) fn look_at_partitions(&mut self) -> Result<()> {
         for number in [0, 7, PARTITIONS - 1] {
             let list = [self.end.local.sge(GATHERING, 4096)];
             self.end.one(&work::read(0, &list, self.end.remote.at(BULK + (number * PARTITION) as u64)))?;
@@ -82,7 +82,7 @@ impl Client {
     }
 
     /// Measures the bytes per second of a stream that is counted in flight, or not.
-    pub fn count(&mut self, way: Way, peer: &Peer) -> Result<f64> {
+    pub(crate) fn count(&mut self, way: Way, peer: &Peer) -> Result<f64> {
         if way == Way::Strom {
             peer.run(self.end.command(NicCommand::Attach { counts: true, checks: None }))?;
             peer.run(self.end.command(NicCommand::Serve))?;

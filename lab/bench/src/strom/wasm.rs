@@ -20,7 +20,7 @@ const WITHOUT: &str = "this remora is built without them; \
 
 /// A temporary folder with the module, deleted when this value is dropped. The name is random and only this
 /// user can write to the folder, since cargo obeys a `.cargo/config.toml` in it.
-pub struct Built(tempfile::TempDir);
+pub(crate) struct Built(tempfile::TempDir);
 
 impl Built {
     /// Builds the module.
@@ -53,12 +53,12 @@ impl Built {
     /// # Errors
     /// Fails in every call.
     #[cfg(not(feature = "wasm"))]
-    pub fn new() -> Result<Built> {
+    pub(crate) fn new() -> Result<Built> {
         anyhow::bail!("{WITHOUT}")
     }
 
     /// Returns the path of the module.
-    pub fn module(&self) -> PathBuf {
+    pub(crate) fn module(&self) -> PathBuf {
         self.0.path().join("target/wasm32-unknown-unknown/release/kernel.wasm")
     }
 }
@@ -74,6 +74,6 @@ pub fn kernel(module: &Path) -> Result<Box<dyn Kernel>> {
 
 /// Fails, because this program lacks the feature `wasm`.
 #[cfg(not(feature = "wasm"))]
-pub fn kernel(module: &Path) -> Result<Box<dyn Kernel>> {
+pub(crate) fn kernel(module: &Path) -> Result<Box<dyn Kernel>> {
     anyhow::bail!("{}: {WITHOUT}", module.display())
 }

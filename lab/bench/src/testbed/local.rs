@@ -6,7 +6,7 @@ use remora_verbs::{
 };
 
 /// A NIC of the two in this process, with its memory.
-pub struct LocalNic {
+pub(crate) struct LocalNic {
     domain: ProtectionDomain,
     /// Completion queue of all queue pairs.
     pub cq: CompletionQueue,
@@ -22,7 +22,7 @@ impl LocalNic {
     ///
     /// # Errors
     /// Fails if the NIC cannot be opened.
-    pub fn open(device: Device, completions: u32, len: usize) -> Result<LocalNic> {
+    pub(crate) fn open(device: Device, completions: u32, len: usize) -> Result<LocalNic> {
         let context = device.open()?;
         let domain = context.alloc_pd()?;
         let cq = context.create_cq(completions)?;
@@ -37,7 +37,7 @@ impl LocalNic {
     ///
     /// # Errors
     /// Fails if a NIC reports an error.
-    pub fn connect(nics: [&LocalNic; 2], options: &QpOptions) -> Result<[QueuePair<Ready>; 2]> {
+    pub(crate) fn connect(nics: [&LocalNic; 2], options: &QpOptions) -> Result<[QueuePair<Ready>; 2]> {
         let [one, other] = nics.map(|nic| nic.domain.create_qp(&nic.cq, &nic.cq, options));
         let (one, other) = QueuePair::connect_pair(one?, other?)?;
         Ok([one, other])

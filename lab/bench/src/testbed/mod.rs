@@ -5,9 +5,9 @@
 //! | [`pair`], [`protocol`], [`page`] | a peer process with NICs, and the messages to it |
 //! | [`local`] | two NICs of this process |
 
-pub mod local;
-pub mod page;
-pub mod pair;
-pub mod protocol;
+pub(crate) mod local;
+pub(crate) mod page;
+pub(crate) mod pair;
+pub(crate) mod protocol;
 
-pub use remora_store_cli::measure::testbed::{Network, Testbed, process, veth};
+pub(crate) use remora_store_cli::measure::testbed::{Network, Testbed, process, veth};

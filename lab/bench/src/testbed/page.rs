@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 const LEN: usize = 4096;
 
 /// Maximum length of an answer in bytes.
-pub const LONGEST_ANSWER: usize = Word::There as usize - Word::Answer as usize;
+pub(crate) const LONGEST_ANSWER: usize = Word::There as usize - Word::Answer as usize;
 
 /// The words of the page, each on its own pair of cache lines, because neighbouring lines are fetched
 /// together.
@@ -32,24 +32,24 @@ enum Word {
 
 /// The memory page that the bench and its peer share.
 #[derive(Clone)]
-pub struct Page {
+pub(crate) struct Page {
     bytes: Bytes,
 }
 
 impl Page {
     /// Creates a page.
-    pub fn create() -> Result<Page> {
+    pub(crate) fn create() -> Result<Page> {
         Ok(Page { bytes: Bytes::memfd("remora-bench", LEN).context("a shared page for the benchmark")? })
     }
 
     /// Returns the path under which the peer opens the page.
-    pub fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         let fd = self.bytes.fd().map_or(-1, |fd| fd.as_raw_fd());
         format!("/proc/{}/fd/{fd}", std::process::id())
     }
 
     /// Opens the page of the other process.
-    pub fn open(path: &str) -> Result<Page> {
+    pub(crate) fn open(path: &str) -> Result<Page> {
         let file =
             std::fs::File::options().read(true).write(true).open(path).with_context(|| path.to_owned())?;
         let bytes = Bytes::from_memfd(OwnedFd::from(file)).context("the page of the benchmark")?;
@@ -62,17 +62,17 @@ impl Page {
     }
 
     /// Returns the two lines of the line measurement: the bench's and the peer's.
-    pub fn lines(&self) -> (&AtomicU64, &AtomicU64) {
+    pub(crate) fn lines(&self) -> (&AtomicU64, &AtomicU64) {
         (self.word(Word::There), self.word(Word::Back))
     }
 
     /// Returns the ticket of the last command.
-    pub fn wanted(&self) -> Ticket {
+    pub(crate) fn wanted(&self) -> Ticket {
         Ticket(self.word(Word::Wanted).load(Ordering::Acquire))
     }
 
     /// Bench side: makes the peer carry out the command with this ticket. Returns when the peer has begun.
-    pub fn want(&self, ticket: Ticket) -> Result<()> {
+    pub(crate) fn want(&self, ticket: Ticket) -> Result<()> {
         self.word(Word::Wanted).store(ticket.0, Ordering::Release);
         let started = Instant::now();
         while self.word(Word::Begun).load(Ordering::Acquire) != ticket.0 {
@@ -85,23 +85,23 @@ impl Page {
     }
 
     /// Peer side: announces that the command with this ticket is being carried out.
-    pub fn begin(&self, ticket: Ticket) {
+    pub(crate) fn begin(&self, ticket: Ticket) {
         self.word(Word::Begun).store(ticket.0, Ordering::Release);
     }
 
     /// Peer side: returns whether this command is still the last one that the bench sent.
     #[inline]
-    pub fn is_wanted(&self, ticket: Ticket) -> bool {
+    pub(crate) fn is_wanted(&self, ticket: Ticket) -> bool {
         self.word(Word::Wanted).load(Ordering::Relaxed) == ticket.0
     }
 
     /// Peer side: stores a result for the bench.
-    pub fn answer(&self, value: u64) {
+    pub(crate) fn answer(&self, value: u64) {
         self.word(Word::Answer).store(value, Ordering::Release);
     }
 
     /// Bench side: returns the result.
-    pub fn answered(&self) -> u64 {
+    pub(crate) fn answered(&self) -> u64 {
         self.word(Word::Answer).load(Ordering::Acquire)
     }
 
@@ -109,7 +109,7 @@ impl Page {
     ///
     /// # Panics
     /// Panics if the result has more than [`LONGEST_ANSWER`] bytes.
-    pub fn answer_bytes(&self, bytes: &[u8]) {
+    pub(crate) fn answer_bytes(&self, bytes: &[u8]) {
         assert!(bytes.len() <= LONGEST_ANSWER, "{} bytes do not fit", bytes.len());
         for (index, chunk) in bytes.chunks(8).enumerate() {
             let mut word = [0; 8];
@@ -119,7 +119,7 @@ impl Page {
     }
 
     /// Bench side: returns the bytes of the result.
-    pub fn answered_bytes(&self) -> [u8; LONGEST_ANSWER] {
+    pub(crate) fn answered_bytes(&self) -> [u8; LONGEST_ANSWER] {
         let mut bytes = [0; LONGEST_ANSWER];
         for (index, chunk) in bytes.chunks_exact_mut(8).enumerate() {
             chunk.copy_from_slice(&self.answer_word(index).load(Ordering::Acquire).to_le_bytes());
@@ -134,11 +134,11 @@ impl Page {
 
 /// The number of a command, from 1 on.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ticket(u64);
+pub(crate) struct Ticket(u64);
 
 impl Ticket {
     /// Returns the ticket of the next command.
-    pub fn following(self) -> Ticket {
+    pub(crate) fn following(self) -> Ticket {
         Ticket(self.0 + 1)
     }
 }

@@ -25,7 +25,7 @@ use remora_options::cores::pin;
 use remora_service::flush::Flush;
 
 /// The peer process and the page shared with it.
-pub struct Peer {
+pub(crate) struct Peer {
     process: Process,
     commands: ChildStdin,
     page: Page,
@@ -37,12 +37,12 @@ pub struct Peer {
 
 impl Peer {
     /// Starts the peer on the other side of a test bed, with one NIC for each port, and pins this process.
-    pub fn start(testbed: &Testbed) -> Result<Peer> {
+    pub(crate) fn start(testbed: &Testbed) -> Result<Peer> {
         Peer::start_with(testbed, None)
     }
 
     /// Like [`start`](Peer::start); the peer also loads a WebAssembly kernel from `kernel`.
-    pub fn start_with(testbed: &Testbed, kernel: Option<&Path>) -> Result<Peer> {
+    pub(crate) fn start_with(testbed: &Testbed, kernel: Option<&Path>) -> Result<Peer> {
         let [own, other] = testbed.cores();
         let page = Page::create()?;
         let network = testbed.network();
@@ -63,12 +63,12 @@ impl Peer {
     }
 
     /// Returns the peer process.
-    pub fn process(&self) -> &Process {
+    pub(crate) fn process(&self) -> &Process {
         &self.process
     }
 
     /// Makes the peer carry out a command until the next one is sent.
-    pub fn run(&self, command: Command) -> Result<()> {
+    pub(crate) fn run(&self, command: Command) -> Result<()> {
         let message = Message { ticket: self.page.wanted().following(), command };
         let line = serde_json::to_string(&message)? + "\n";
         let result = (&self.commands).write_all(line.as_bytes());
@@ -77,19 +77,19 @@ impl Peer {
     }
 
     /// Sends a question and returns the peer's answer.
-    pub fn ask(&self, question: Command) -> Result<u64> {
+    pub(crate) fn ask(&self, question: Command) -> Result<u64> {
         self.run(question)?;
         Ok(self.page.answered())
     }
 
     /// Sends a question and returns an answer of many bytes.
-    pub fn ask_bytes(&self, question: Command) -> Result<[u8; LONGEST_ANSWER]> {
+    pub(crate) fn ask_bytes(&self, question: Command) -> Result<[u8; LONGEST_ANSWER]> {
         self.run(question)?;
         Ok(self.page.answered_bytes())
     }
 
     /// Returns the shared page.
-    pub fn page(&self) -> &Page {
+    pub(crate) fn page(&self) -> &Page {
         &self.page
     }
 }
@@ -104,7 +104,7 @@ impl Drop for Peer {
 }
 
 /// The bench's raw ends for the measurements of lower bounds.
-pub struct Raw {
+pub(crate) struct Raw {
     /// The socket, with the same settings as that of the port.
     pub socket: Socket,
     /// Address of the peer's socket.
@@ -115,7 +115,7 @@ pub struct Raw {
 
 impl Raw {
     /// Opens the socket and the link.
-    pub fn open(peer: &Peer) -> Result<Raw> {
+    pub(crate) fn open(peer: &Peer) -> Result<Raw> {
         let socket = Socket::open("127.0.0.1:0".parse()?, &udp::Options::default())?;
         let destination = socket.destination(peer.addresses.raw);
         peer.run(Command::Sleep)?;
@@ -130,7 +130,7 @@ impl Raw {
 }
 
 /// The bench's NIC on one port, with a number of queue pairs to the peer's.
-pub struct End {
+pub(crate) struct End {
     /// Protection domain of the queue pairs and regions.
     pub domain: ProtectionDomain,
     /// Completion queue of all queue pairs.
@@ -148,7 +148,7 @@ pub struct End {
 
 impl End {
     /// Opens a NIC and connects one queue pair.
-    pub fn open(peer: &Peer, port: PortName) -> Result<End> {
+    pub(crate) fn open(peer: &Peer, port: PortName) -> Result<End> {
         let mut end = End::unconnected(peer, port, None)?;
         end.connect(peer, 1, 256, 128)?;
         Ok(end)
@@ -156,7 +156,7 @@ impl End {
 
     /// Like [`open`](End::open), for connections with extensions. Records the packets of the port to
     /// `capture`, if given.
-    pub fn with_extensions(
+    pub(crate) fn with_extensions(
         peer: &Peer,
         port: PortName,
         extensions: Extensions,
@@ -183,7 +183,7 @@ impl End {
     }
 
     /// Connects `count` more queue pairs of `depth` slots, with at most `reads` READs outstanding each.
-    pub fn connect(&mut self, peer: &Peer, count: usize, depth: u32, reads: u8) -> Result<()> {
+    pub(crate) fn connect(&mut self, peer: &Peer, count: usize, depth: u32, reads: u8) -> Result<()> {
         let address = match self.port {
             PortName::Shm => peer.addresses.shm,
             PortName::Udp => peer.addresses.udp,
@@ -210,18 +210,18 @@ impl End {
     }
 
     /// Returns the maximum payload of a packet in bytes. The ports of both sides are alike.
-    pub fn packet(&self) -> usize {
+    pub(crate) fn packet(&self) -> usize {
         1 << self.domain.context().port().path_mtu.min(4096).ilog2()
     }
 
     /// Returns a command to the peer's NIC on this port.
-    pub fn command(&self, command: NicCommand) -> Command {
+    pub(crate) fn command(&self, command: NicCommand) -> Command {
         Command::Nic { port: self.port, command }
     }
 
     /// Waits for `count` completions.
     #[inline]
-    pub fn complete(&mut self, mut count: usize) -> Result<()> {
+    pub(crate) fn complete(&mut self, mut count: usize) -> Result<()> {
         let mut done = [EMPTY; 32];
         let started = Instant::now();
         let mut spins = 0u32;
@@ -254,7 +254,7 @@ impl End {
 
     /// Posts a number of requests with `window` of them in flight; `post` posts the request of a given
     /// number.
-    pub fn stream(
+    pub(crate) fn stream(
         &mut self,
         count: usize,
         window: usize,
@@ -276,19 +276,19 @@ impl End {
 
     /// Posts one request and waits for its completion.
     #[inline]
-    pub fn one(&mut self, request: &WorkRequest<'_>) -> Result<()> {
+    pub(crate) fn one(&mut self, request: &WorkRequest<'_>) -> Result<()> {
         self.one_by(0, request)
     }
 
     /// Like [`one`](End::one), on queue pair `qp`.
     #[inline]
-    pub fn one_by(&mut self, qp: usize, request: &WorkRequest<'_>) -> Result<()> {
+    pub(crate) fn one_by(&mut self, qp: usize, request: &WorkRequest<'_>) -> Result<()> {
         self.qps[qp].post_send(request)?;
         self.complete(1)
     }
 
     /// Polls until the peer has acknowledged everything that was sent, so that it can be stopped.
-    pub fn settle(&mut self) -> Result<()> {
+    pub(crate) fn settle(&mut self) -> Result<()> {
         let mut flush = Flush::of("the benchmark's peer");
         while flush.goes_on(self.qps.first_mut())? {
             let mut done = [EMPTY];

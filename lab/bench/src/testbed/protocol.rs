@@ -14,11 +14,11 @@ use super::page::Ticket;
 use remora_options::device::PortName;
 
 /// The size of the peer's memory that the bench reads and writes; it exceeds any cache.
-pub const TARGET: usize = 64 << 20;
+pub(crate) const TARGET: usize = 64 << 20;
 
 /// A command in the form in which it is sent to the peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
+pub(crate) struct Message {
     /// Number of the command.
     pub ticket: Ticket,
     /// Activity of the peer until the next command.
@@ -27,7 +27,7 @@ pub struct Message {
 
 /// Activity of the peer until the next command arrives.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Command {
+pub(crate) enum Command {
     /// Sleep, so that only the NICs use the core.
     Sleep,
     /// Answers on the cache line of the line measurement.
@@ -82,7 +82,7 @@ pub enum Command {
 
 /// Activity of the peer with one of its NICs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum NicCommand {
+pub(crate) enum NicCommand {
     /// Accept connections of the bench's NIC.
     Accept {
         /// Maximum number of outstanding READs of each connection.
@@ -125,7 +125,7 @@ pub enum NicCommand {
 
 /// Activity of the peer with the 1RMA of a NIC.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RmaCommand {
+pub(crate) enum RmaCommand {
     /// Expose a region under a key and answer with its grant. The region that was in the same place is
     /// deregistered.
     Expose {
@@ -142,7 +142,7 @@ pub enum RmaCommand {
 
 /// Activity of the peer with its many NICs, from which the bench reads at the same time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum IncastCommand {
+pub(crate) enum IncastCommand {
     /// Opens the NICs, each with a region under this key. Answers with their UDP ports, 2 bytes each, and the
     /// TCP port of their connections.
     Open {
@@ -177,7 +177,7 @@ impl From<Initiator> for Client {
 
 /// Extensions that connections negotiate in addition to the plain verbs.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extensions {
+pub(crate) struct Extensions {
     /// PRISM, and buffers for ALLOCATE.
     pub prism: bool,
     /// StRoM, and the kernels of its benchmark.
@@ -186,7 +186,7 @@ pub struct Extensions {
 
 /// Addresses of the peer's NICs and sockets.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct PeerAddresses {
+pub(crate) struct PeerAddresses {
     /// The address for connections to the NIC over shared memory.
     pub shm: SocketAddr,
     /// The address for connections to the NIC over UDP.

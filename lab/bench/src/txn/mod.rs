@@ -36,7 +36,7 @@ enum Name {
 #[command(
     after_help = "Examples:\n  remora bench txn\n  remora bench txn --port udp --records 1000000 --json\n  remora bench txn ycsb-t --rounds 9 --keys 2\n  remora bench txn smallbank tatp\n\nClient and shards have a core each; the two designs take turns. A latency is the time from the first attempt at a transaction to its\ncommit. A window is the number of transactions in flight; a rate without a window is the best of all windows. At the end all\nrows are summed up: the effect of every committed transaction must be present, and of none only a part.\n\nThe keys of YCSB-T are chosen without collisions in the table, because the paper's hash function has none. The limit of FaRM's latency is\n1.15 times the sum of its round trips with bare verbs and bare calls in the same round and of its CPU time at both ends, measured\nwithout a NIC."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// The workloads to run [default: all].
     workloads: Vec<Name>,
     /// Measure over this port only.

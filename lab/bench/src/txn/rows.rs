@@ -7,15 +7,15 @@ use crate::{Report, Row};
 
 /// Largest ratio of PRISM-TX's latency, and least ratio of its throughput, to FaRM's, after the paper's
 /// Figure 9.
-pub const LATENCY: f64 = 0.82;
-pub const RATE: f64 = 1.2;
+pub(crate) const LATENCY: f64 = 0.82;
+pub(crate) const RATE: f64 = 1.2;
 /// Least ratio of PRISM-TX's rate to FaRM's where PRISM-TX only has to lead.
-pub const AHEAD: f64 = 1.0;
+pub(crate) const AHEAD: f64 = 1.0;
 /// Largest ratio of FaRM's latency to its round trips of bare verbs plus its CPU work.
 const LIMIT: f64 = 1.15;
 
 /// A design and its rounds.
-pub type Rounds = (Design, Vec<Round>);
+pub(crate) type Rounds = (Design, Vec<Round>);
 
 /// Name and unit of a figure, and the function that takes it from a round.
 type Kind = (&'static str, &'static str, fn(&Round) -> f64);
@@ -37,7 +37,7 @@ fn of(rounds: &[Rounds], wanted: Design, figure: fn(&Round) -> f64) -> Vec<f64> 
 }
 
 /// Returns all rows of one window. If `judged` is set, the median latency has a bound.
-pub fn point(rounds: &[Rounds], judged: bool, case: impl Fn(Design) -> String, report: &mut Report) {
+pub(crate) fn point(rounds: &[Rounds], judged: bool, case: impl Fn(Design) -> String, report: &mut Report) {
     for (metric, unit, figure) in KINDS {
         let [ours, theirs] = [Design::PrismTx, Design::Farm].map(|design| of(rounds, design, figure));
         report.add(Row::new("txn", case(Design::Farm), metric, unit, &theirs));
@@ -49,7 +49,7 @@ pub fn point(rounds: &[Rounds], judged: bool, case: impl Fn(Design) -> String, r
 }
 
 /// Returns the rows of each round's best rate over some windows; `least` bounds their ratio.
-pub fn peak(windows: &[Vec<Rounds>], least: Option<f64>, case: impl Fn(Design) -> String) -> [Row; 2] {
+pub(crate) fn peak(windows: &[Vec<Rounds>], least: Option<f64>, case: impl Fn(Design) -> String) -> [Row; 2] {
     let [ours, theirs] = [Design::PrismTx, Design::Farm].map(|design| {
         let each = windows.iter().map(|rounds| of(rounds, design, |round| round.rate));
         each.reduce(|best, next| best.iter().zip(&next).map(|(best, next)| best.max(*next)).collect())
@@ -66,7 +66,7 @@ pub fn peak(windows: &[Vec<Rounds>], least: Option<f64>, case: impl Fn(Design) -
 
 /// Components of the least possible latency of FaRM's transactions in nanoseconds, one value per round.
 #[derive(Clone, Debug, Default)]
-pub struct Should {
+pub(crate) struct Should {
     /// Time of the bare verbs' round trips that make up a transaction.
     pub verbs: Vec<f64>,
     /// Time of the same number of bare READs.
@@ -76,7 +76,7 @@ pub struct Should {
 }
 
 /// Adds the rows that compare FaRM's latency to its lower bound.
-pub fn floor(rounds: &[Rounds], should: &Should, case: &str, report: &mut Report) {
+pub(crate) fn floor(rounds: &[Rounds], should: &Should, case: &str, report: &mut Report) {
     let p50 = Row::new("txn", case, "latency_p50", "ns", &of(rounds, Design::Farm, |round| round.p50));
     let whole: Vec<f64> = should.verbs.iter().zip(&should.work).map(|(verbs, work)| verbs + work).collect();
     report.add(Row::new("txn", case, "cpu_work", "ns per transaction", &should.work));

@@ -15,7 +15,7 @@ use crate::{SHORTER, histogram, median};
 use remora_service::txn::{Session, Size};
 
 /// The maximum number of concurrent transactions of a client.
-pub const MOST: u32 = 64;
+pub(crate) const MOST: u32 = 64;
 /// The number of readings of bare verbs.
 const TRIPS: usize = 4096 / SHORTER as usize;
 /// Time without a completed transaction after which the run fails.
@@ -25,7 +25,7 @@ const LOOK_EVERY: u32 = 64;
 
 /// Results of one round.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Round {
+pub(crate) struct Round {
     /// Median latency of a transaction in nanoseconds, from its first attempt to its commit.
     pub p50: f64,
     /// 99th percentile of the latency, in nanoseconds.
@@ -45,7 +45,7 @@ pub struct Round {
 }
 
 /// A design: its shard and a client.
-pub struct SystemUnderTest {
+pub(crate) struct SystemUnderTest {
     /// Design of the shard.
     pub design: Design,
     // The client must be dropped before its shard ends.
@@ -94,7 +94,7 @@ fn link(design: Design) -> usize {
 
 impl SystemUnderTest {
     /// Starts the shard, writes the workload's rows to it, and stops it until its turn comes.
-    pub fn take<W: Workload>(
+    pub(crate) fn take<W: Workload>(
         testbed: &Testbed,
         time: Duration,
         design: Design,
@@ -183,7 +183,12 @@ impl SystemUnderTest {
 
     /// Measures one round of the second workload with `window` transactions at a time; the first workload
     /// warms up. The shard's server runs only during the round.
-    pub fn round<W: Workload>(&mut self, [first, workload]: [W; 2], window: u32, seed: u64) -> Result<Round> {
+    pub(crate) fn round<W: Workload>(
+        &mut self,
+        [first, workload]: [W; 2],
+        window: u32,
+        seed: u64,
+    ) -> Result<Round> {
         self.shard.go_on()?;
         let draws = (self.time.as_micros() as u64).max(1000);
         // The system measured before has evicted this one's data from the caches, and many transactions in
@@ -222,7 +227,7 @@ impl SystemUnderTest {
 
     /// Measures a READ of FaRM's index followed by a READ of an object, with these lengths and at random
     /// addresses. Returns the time in nanoseconds, or `None` if the shard is of another design.
-    pub fn bare(&mut self, [near, object]: [usize; 2]) -> Result<Option<f64>> {
+    pub(crate) fn bare(&mut self, [near, object]: [usize; 2]) -> Result<Option<f64>> {
         let &Granted::Farm(grant) = self.session.granted() else { return Ok(None) };
         self.shard.go_on()?;
         let mut random = Random::new(TRIPS as u64);
@@ -239,7 +244,7 @@ impl SystemUnderTest {
 
     /// Checks the sum of all rows: every loaded row and every committed change must be present, once and
     /// whole.
-    pub fn audit<W: Workload>(&mut self, workload: &W) -> Result<()> {
+    pub(crate) fn audit<W: Workload>(&mut self, workload: &W) -> Result<()> {
         self.shard.go_on()?;
         let audit = Audit::of(workload);
         let jobs = audit.jobs();

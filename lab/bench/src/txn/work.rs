@@ -138,7 +138,7 @@ impl Connections for Wire {
 }
 
 /// A client and its shard.
-pub struct Work {
+pub(crate) struct Work {
     wire: Wire,
     client: Client,
     runner: Runner<YcsbT>,
@@ -151,7 +151,7 @@ fn block(addr: u64, len: usize) -> Result<Registered> {
 }
 
 /// The lengths in bytes of the transfers in FaRM's round trips.
-pub struct Lens {
+pub(crate) struct Lens {
     /// The length of the words of the index.
     pub near: usize,
     /// The length of an object.
@@ -162,7 +162,7 @@ pub struct Lens {
 
 impl Work {
     /// Prepares transactions on values of `value_len` bytes.
-    pub fn new(value_len: u32) -> Result<Work> {
+    pub(crate) fn new(value_len: u32) -> Result<Work> {
         let workload = YcsbT::new(RECORDS, value_len, 1, 0.0, 1).apart(4 * RECORDS).context("slots")?;
         let max_pair = workload.extent().max_key + workload.extent().max_value;
         let homes = 4 * RECORDS;
@@ -197,7 +197,7 @@ impl Work {
     ///
     /// # Errors
     /// Fails if a transaction does not consist of the expected operations.
-    pub fn lens(&mut self) -> Result<Lens> {
+    pub(crate) fn lens(&mut self) -> Result<Lens> {
         self.wire.log = Some(Vec::new());
         self.run(1)?;
         let log = self.wire.log.take().context("the log")?;
@@ -230,7 +230,7 @@ impl Work {
     ///
     /// # Errors
     /// Fails if a transaction does not end.
-    pub fn measure(&mut self) -> Result<f64> {
+    pub(crate) fn measure(&mut self) -> Result<f64> {
         self.wire.log = Some(Vec::new());
         self.run(TRANSACTIONS)?;
         let log = self.wire.log.take().context("the log")?;

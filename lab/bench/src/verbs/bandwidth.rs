@@ -16,7 +16,7 @@ const WINDOW: usize = 2;
 const BYTES: usize = TARGET;
 
 /// Measures the bandwidth of READ and WRITE.
-pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     let source = vec![1u8; BYTES];
     let mut target = vec![2u8; BYTES];
     for verb in Verb::BOTH {

@@ -19,7 +19,7 @@ const LEN: usize = 64;
 const TRIPS: u64 = 20_000 / SHORTER;
 
 /// Compares the raw ping-pong with sockperf's, with frames as long as those of a WRITE and its ACK.
-pub fn floors(bench: &mut Bench<'_>) -> Result<()> {
+pub(crate) fn floors(bench: &mut Bench<'_>) -> Result<()> {
     let case = format!("udp/raw/{LEN}");
     if !bench.args.wants(PortName::Udp) || !bench.args.wants_case(&format!("{case}/latency")) {
         return Ok(());
@@ -49,7 +49,7 @@ pub fn floors(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Returns the lengths from BTH to ICRC of a READ request and its response, or of a WRITE and its ACK.
-pub fn lengths(verb: Verb) -> Lengths {
+pub(crate) fn lengths(verb: Verb) -> Lengths {
     match verb {
         Verb::Read => Lengths { there: 12 + 16 + 4, back: 12 + 4 + LEN + 4 },
         Verb::Write => Lengths { there: 12 + 16 + LEN + 4, back: 12 + 4 + 4 },
@@ -57,7 +57,7 @@ pub fn lengths(verb: Verb) -> Lengths {
 }
 
 /// Measures the latency of READ and WRITE.
-pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     for verb in Verb::BOTH {
         match end.port {
             PortName::Udp => over_udp(bench, end, verb)?,
@@ -70,7 +70,7 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
 }
 
 /// Measures the latency of a SEND and another SEND back.
-pub fn sends(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
+pub(crate) fn sends(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     let case = format!("{}/send/{LEN}", end.port.name());
     let message = 12 + LEN + 4;
     let (name, ip) = match end.port {
@@ -164,7 +164,7 @@ fn over_shm(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
 
 /// Measures `count` round trips. Returns the typical time of one and the 99th percentile, which comes from a
 /// second pass because reading the clock takes time, too.
-pub fn trips(end: &mut End, verb: Verb, count: u64) -> Result<(f64, f64)> {
+pub(crate) fn trips(end: &mut End, verb: Verb, count: u64) -> Result<(f64, f64)> {
     let list = [end.local.sge(0, LEN)];
     let remote = end.remote.at(4096);
     for id in 0..1000 {
@@ -185,7 +185,7 @@ pub fn trips(end: &mut End, verb: Verb, count: u64) -> Result<(f64, f64)> {
 }
 
 /// Measures READs of a peer whose program sleeps, so that the NIC's own thread must wake up.
-pub fn sleeping(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
+pub(crate) fn sleeping(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     let case = format!("{}/read/{LEN}/sleeping-target", end.port.name());
     let rounds = bench.rounds(&format!("{case}/latency"), |peer, _| {
         peer.run(Command::Sleep)?;

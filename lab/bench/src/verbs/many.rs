@@ -19,7 +19,7 @@ const REQUESTS: usize = 200_000 / SHORTER as usize;
 const WINDOW: usize = 64;
 
 /// Measures the CPU time of both processes while a connected pair is idle.
-pub fn idle(bench: &mut Bench<'_>, end: &End) -> Result<()> {
+pub(crate) fn idle(bench: &mut Bench<'_>, end: &End) -> Result<()> {
     let case = format!("{}/idle-pair/{}-s", end.port.name(), IDLE.as_secs());
     if !bench.args.wants_case(&case) {
         return Ok(());
@@ -39,7 +39,7 @@ pub fn idle(bench: &mut Bench<'_>, end: &End) -> Result<()> {
 }
 
 /// Measures one queue pair among many, and all of them in turn, compared to a single one.
-pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     let case = format!("{}/write/64/{QPS}-qps", end.port.name());
     if !bench.args.wants_case(&case) {
         return Ok(());

@@ -4,7 +4,7 @@
 mod bandwidth;
 mod latency;
 mod many;
-pub mod rate;
+pub(crate) mod rate;
 mod xdp;
 
 use anyhow::Result;
@@ -19,7 +19,7 @@ use remora_options::progress;
 
 /// The two one-sided verbs that are measured.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(crate) enum Verb {
     Read,
     Write,
 }
@@ -35,7 +35,7 @@ impl Verb {
     }
 
     #[inline]
-    pub fn request<'a>(self, id: u64, list: &'a [Sge], remote: Remote) -> WorkRequest<'a> {
+    pub(crate) fn request<'a>(self, id: u64, list: &'a [Sge], remote: Remote) -> WorkRequest<'a> {
         match self {
             Verb::Read => work::read(id, list, remote),
             Verb::Write => work::write(id, list, remote),
@@ -59,7 +59,7 @@ struct Bench<'a> {
 ///
 /// # Errors
 /// A process does not start or ends early, an answer is wrong, or a file cannot be written.
-pub fn run(args: &Args, report: &mut Report) -> Result<()> {
+pub(crate) fn run(args: &Args, report: &mut Report) -> Result<()> {
     let cores = two_cores(&args.cores)?;
     // The peer has a NIC on each port.
     let peer = Peer::start(&Testbed::loopback(PortName::Shm, cores))?;

@@ -12,11 +12,11 @@ use crate::{PortName, Row, SHORTER, packets};
 
 const LEN: usize = 64;
 /// The number of requests in flight.
-pub const WINDOW: usize = 128;
+pub(crate) const WINDOW: usize = 128;
 /// The number of requests posted together, with one doorbell and one completion.
-pub const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 /// Batch length of typical programs; corresponds to perftest's `-l 16`.
-pub const SHORT_BATCH: usize = 16;
+pub(crate) const SHORT_BATCH: usize = 16;
 /// The number of requests of a round.
 const REQUESTS: usize = 1_000_000 / SHORTER as usize;
 
@@ -59,7 +59,7 @@ fn raw_packets(peer: &Peer, raw: &mut Raw) -> Result<f64> {
 }
 
 /// Measures the requests per second in batches of `batch`.
-pub fn batches(end: &mut End, verb: Verb, batch: usize, requests: usize) -> Result<f64> {
+pub(crate) fn batches(end: &mut End, verb: Verb, batch: usize, requests: usize) -> Result<f64> {
     let list = [end.local.sge(0, LEN)];
     let mut posted = 0;
     let mut done = 0;

@@ -32,7 +32,7 @@ const FIRST_PORT: u16 = 20_000;
 
 /// Measures everything on port xdp. If no namespaces can be created, the port is left out, unless it was
 /// requested explicitly.
-pub fn run(bench: &mut Bench<'_>) -> Result<()> {
+pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
     let opened = Testbed::open(PortName::Xdp, bench.cores, 0, bench.args.port.is_some())?;
     let Some(testbed) = opened else { return Ok(()) };
     bench.peer = Peer::start(&testbed)?;

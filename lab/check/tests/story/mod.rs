@@ -4,7 +4,7 @@ use remora_check::{History, Step};
 
 /// The end of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub(crate) enum End {
     /// The operation returned at this time.
     Returned(u64),
     /// The operation failed at this time and had no effect.
@@ -19,7 +19,7 @@ use End::{Failed, GaveUp, Killed, Returned};
 /// Returns a history of operations, each given as client, time of invocation, end, and steps. `w7=1` writes
 /// 1 to key 7, `r7=1` reads it, `r7=-` finds no value. `d7` deletes; `d7=1` deletes and reports that the key
 /// existed.
-pub fn story(operations: &[(u32, u64, End, &str)]) -> History {
+pub(crate) fn story(operations: &[(u32, u64, End, &str)]) -> History {
     let mut history = History::default();
     for &(client, invoked, end, words) in operations {
         let steps: Vec<Step> = words.split_whitespace().map(step).collect();

@@ -17,7 +17,7 @@ struct Replicas {
 }
 
 /// Runs random operations on a block store and records them.
-pub fn run(target: &Target, args: &ExerciseArgs) -> Result<()> {
+pub(crate) fn run(target: &Target, args: &ExerciseArgs) -> Result<()> {
     let connect = || Ok(Session::open(target.port.open()?, target.servers.find()?, args.window, true)?);
     let session = exercise::connect(args, connect)?;
     let layout = session.layout()?;

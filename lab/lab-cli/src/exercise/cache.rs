@@ -17,7 +17,7 @@ use remora_store_cli::cache::connect::connect;
 #[command(
     after_help = "Examples:\n  remora cache exercise --history one.jsonl\n  remora cache exercise --every 1 --connect 127.0.0.1:11212\n\nThe server must run with --chains. GETs use the chain, SETs memcached's protocol. One operation is in flight at a time; --window has no\neffect."
 )]
-pub struct CacheExerciseArgs {
+pub(crate) struct CacheExerciseArgs {
     /// Address for Remora clients (host:port): the server's --chains.
     #[arg(long, default_value = "127.0.0.1:11212")]
     connect: String,
@@ -49,7 +49,7 @@ struct Asked {
 }
 
 /// Runs random operations on a cache and records them.
-pub fn run(args: &CacheExerciseArgs) -> Result<()> {
+pub(crate) fn run(args: &CacheExerciseArgs) -> Result<()> {
     let client = exercise::connect(&args.exercise, || connect(&args.port, &args.connect))?;
     let tried = Instant::now();
     let mut remote = Remote { args, client: Some(client), asked: None, tried, fault: None };

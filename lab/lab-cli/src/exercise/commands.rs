@@ -17,7 +17,7 @@ use super::{ExerciseArgs, block, cache, txn};
 
 /// Subcommands of `remora kv` that this program holds.
 #[derive(Subcommand)]
-pub enum KvCommand {
+pub(crate) enum KvCommand {
     /// Run random operations and record them for a linearizability checker.
     #[command(
         after_help = "Examples:\n  remora kv exercise --history one.jsonl\n  remora kv exercise --design prism --number 1 --keys 16 --seconds 60 --history two.jsonl\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/key-value.md says how to judge it."
@@ -35,7 +35,7 @@ pub enum KvCommand {
 
 /// Subcommands of `remora block` that this program holds.
 #[derive(Subcommand)]
-pub enum BlockCommand {
+pub(crate) enum BlockCommand {
     /// Run random operations and record them for a linearizability checker.
     #[command(
         after_help = "Examples:\n  remora block exercise --history one.jsonl --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block exercise --history two.jsonl --number 1 --keys 16 --seconds 60 --members replicas.toml\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/blocks.md says how to judge it."
@@ -50,7 +50,7 @@ pub enum BlockCommand {
 
 /// Subcommands of `remora txn` that this program holds.
 #[derive(Subcommand)]
-pub enum TxnCommand {
+pub(crate) enum TxnCommand {
     /// Run random transactions and record them for a serializability checker.
     #[command(
         after_help = "Examples:\n  remora txn exercise --history one.jsonl --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn exercise --history two.jsonl --number 1 --rate 60 --seconds 60 --members shards.toml\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/guides/key-value.md says how to judge it."
@@ -65,13 +65,13 @@ pub enum TxnCommand {
 
 /// Subcommands of `remora cache` that this program holds.
 #[derive(Subcommand)]
-pub enum CacheCommand {
+pub(crate) enum CacheCommand {
     /// Run random operations and record them for a linearizability checker.
     Exercise(CacheExerciseArgs),
 }
 
 /// Runs `remora kv exercise`.
-pub fn run_kv(command: KvCommand) -> Result<()> {
+pub(crate) fn run_kv(command: KvCommand) -> Result<()> {
     let KvCommand::Exercise { target, exercise, value_len } = command;
     ensure!(
         target.transport == TransportName::Rc,
@@ -81,19 +81,19 @@ pub fn run_kv(command: KvCommand) -> Result<()> {
 }
 
 /// Runs `remora block exercise`.
-pub fn run_block(command: &BlockCommand) -> Result<()> {
+pub(crate) fn run_block(command: &BlockCommand) -> Result<()> {
     let BlockCommand::Exercise { target, exercise } = command;
     block::run(target, exercise)
 }
 
 /// Runs `remora txn exercise`.
-pub fn run_txn(command: &TxnCommand) -> Result<()> {
+pub(crate) fn run_txn(command: &TxnCommand) -> Result<()> {
     let TxnCommand::Exercise { target, exercise } = command;
     txn::run(target, exercise, MAX_KEYS)
 }
 
 /// Runs `remora cache exercise`.
-pub fn run_cache(command: &CacheCommand) -> Result<()> {
+pub(crate) fn run_cache(command: &CacheCommand) -> Result<()> {
     let CacheCommand::Exercise(args) = command;
     cache::run(args)
 }

@@ -39,7 +39,7 @@ fn connect<D: KvDesign>(target: &Target, config: ClientConfig) -> Result<Session
 }
 
 /// Runs random operations of one design against a server and records them.
-pub fn run<D: KvDesign>(target: &Target, args: &ExerciseArgs, value_len: u32) -> Result<()> {
+pub(crate) fn run<D: KvDesign>(target: &Target, args: &ExerciseArgs, value_len: u32) -> Result<()> {
     let config = ClientConfig {
         window: args.window.into(),
         max_key: 32,

@@ -3,7 +3,7 @@
 
 mod block;
 mod cache;
-pub mod commands;
+pub(crate) mod commands;
 mod kv;
 mod progress;
 mod record;
@@ -18,11 +18,11 @@ use remora_check::Step;
 use remora_options::number::{natural, seconds, whole};
 use remora_store::Random;
 
-pub use run::run;
+pub(crate) use run::run;
 
 /// The operations to perform, and the files for their records.
 #[derive(Args, Clone, Debug)]
-pub struct ExerciseArgs {
+pub(crate) struct ExerciseArgs {
     /// File for the history of requests and answers: lines of JSON in Jepsen's notation, with CLOCK_MONOTONIC
     /// times in nanoseconds.
     #[arg(long, value_name = "FILE", required_unless_present = "every")]
@@ -61,7 +61,7 @@ pub struct ExerciseArgs {
 }
 
 /// Result of an operation.
-pub enum Answer {
+pub(crate) enum Answer {
     /// The operation took effect; the steps hold the values that it read.
     Done(Vec<Step>),
     /// The operation had no effect and never will.
@@ -71,7 +71,7 @@ pub enum Answer {
 }
 
 /// A connection to a store, which is reopened whenever it breaks.
-pub trait Store {
+pub(crate) trait Store {
     /// Starts an operation with these steps. Returns the slot that the operation occupies until it ends, or
     /// `None` if the store has no free slot.
     ///
@@ -95,7 +95,7 @@ pub trait Store {
 }
 
 /// Returns a message that names the process which does not answer, and the remedy.
-pub fn unanswered(server: &str, fault: Option<&str>) -> String {
+pub(crate) fn unanswered(server: &str, fault: Option<&str>) -> String {
     match fault {
         Some(fault) => format!("{server} cannot be reached again: {fault}"),
         None => format!("{server} does not answer: continue it if it is stopped, or start it again"),
@@ -112,7 +112,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// The error of the last attempt to connect.
-pub fn connect<T>(args: &ExerciseArgs, connect: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
+pub(crate) fn connect<T>(args: &ExerciseArgs, connect: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let started = Instant::now();
     loop {
         match connect() {
@@ -127,10 +127,10 @@ pub fn connect<T>(args: &ExerciseArgs, connect: impl Fn() -> anyhow::Result<T>) 
 
 /// A function that draws the steps of an operation on keys below a limit. Each written value is the next
 /// number.
-pub type Draw = fn(&mut Random, u64, &mut u64) -> Vec<Step>;
+pub(crate) type Draw = fn(&mut Random, u64, &mut u64) -> Vec<Step>;
 
 /// Draws a read or a write of one key, with equal probability.
-pub fn register(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
+pub(crate) fn register(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
     let key = random.below(keys);
     vec![match random.below(2) {
         0 => Step::Read { key, value: None },
@@ -139,7 +139,7 @@ pub fn register(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
 }
 
 /// Draws a read, a write or, now and then, a removal of one key.
-pub fn removable(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
+pub(crate) fn removable(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
     let key = random.below(keys);
     vec![match random.below(40) {
         0..20 => Step::Read { key, value: None },
@@ -154,7 +154,7 @@ fn write(key: u64, value: &mut u64) -> Step {
 }
 
 /// Draws a transaction on one to three keys, each of them read, written, or both.
-pub fn transaction(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
+pub(crate) fn transaction(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
     let mut chosen = Vec::new();
     for _ in 0..=random.below(3) {
         let key = random.below(keys);

@@ -14,7 +14,7 @@ use remora_options::print;
 const LONGEST: u64 = 3_600_000_000;
 
 /// Counters of the current period.
-pub struct Progress {
+pub(crate) struct Progress {
     every: Duration,
     next: Instant,
     times: Histogram<u64>,
@@ -27,34 +27,34 @@ impl Progress {
     ///
     /// # Errors
     /// Fails if there is no memory for the histogram.
-    pub fn new(every: f64) -> Result<Progress> {
+    pub(crate) fn new(every: f64) -> Result<Progress> {
         let every = Duration::from_secs_f64(every);
         let times = Histogram::new_with_bounds(1, LONGEST, 2).context("memory for times")?;
         Ok(Progress { every, next: Instant::now() + every, times, refused: 0, unknown: 0 })
     }
 
     /// Counts an operation that was started at `asked` and has succeeded.
-    pub fn done(&mut self, asked: Instant) {
+    pub(crate) fn done(&mut self, asked: Instant) {
         self.times.saturating_record(asked.elapsed().as_micros() as u64);
     }
 
     /// Counts an operation that had no effect.
-    pub fn refused(&mut self) {
+    pub(crate) fn refused(&mut self) {
         self.refused += 1;
     }
 
     /// Counts an operation whose result is unknown.
-    pub fn unknown(&mut self) {
+    pub(crate) fn unknown(&mut self) {
         self.unknown += 1;
     }
 
     /// Returns whether the current period is over.
-    pub fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         Instant::now() >= self.next
     }
 
     /// Prints the period's counters. `oldest` is the start of the oldest operation in progress.
-    pub fn say(&mut self, oldest: Option<Instant>) {
+    pub(crate) fn say(&mut self, oldest: Option<Instant>) {
         let waiting = oldest.map_or(0, |asked| asked.elapsed().as_micros() as u64);
         let times: Vec<(u64, u64)> = self
             .times

@@ -10,7 +10,7 @@ use remora_check::{Event, Kind, Step};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The file of the history, and counters of its operations.
-pub struct Record {
+pub(crate) struct Record {
     /// The file; `None` if no history is wanted.
     file: Option<File>,
     /// Number of this process's first client.
@@ -24,7 +24,7 @@ pub struct Record {
 }
 
 /// Returns the time in nanoseconds of the clock that all processes of the machine share.
-pub fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -34,7 +34,7 @@ impl Record {
     ///
     /// # Errors
     /// Fails if the file cannot be opened.
-    pub fn open(path: Option<&Path>, first: u32) -> Result<Record> {
+    pub(crate) fn open(path: Option<&Path>, first: u32) -> Result<Record> {
         let open = |path: &Path| {
             let file = File::options().create(true).append(true).open(path);
             file.with_context(|| format!("opening {}", path.display()))
@@ -47,7 +47,7 @@ impl Record {
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub fn invoke(&mut self, lane: u32, steps: &[Step]) -> Result<()> {
+    pub(crate) fn invoke(&mut self, lane: u32, steps: &[Step]) -> Result<()> {
         self.invoked += 1;
         self.write(Kind::Invoke, lane, steps)
     }
@@ -56,7 +56,7 @@ impl Record {
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub fn ok(&mut self, lane: u32, steps: &[Step]) -> Result<()> {
+    pub(crate) fn ok(&mut self, lane: u32, steps: &[Step]) -> Result<()> {
         self.write(Kind::Ok, lane, steps)
     }
 
@@ -64,7 +64,7 @@ impl Record {
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub fn fail(&mut self, lane: u32) -> Result<()> {
+    pub(crate) fn fail(&mut self, lane: u32) -> Result<()> {
         self.failed += 1;
         self.write(Kind::Fail, lane, &[])
     }
@@ -73,7 +73,7 @@ impl Record {
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub fn info(&mut self, lane: u32) -> Result<()> {
+    pub(crate) fn info(&mut self, lane: u32) -> Result<()> {
         self.unknown += 1;
         self.write(Kind::Info, lane, &[])
     }

@@ -78,7 +78,7 @@ struct Exercise<'a> {
 /// # Errors
 /// The errors of the store and of the file.
 /// The store's, and the file's.
-pub fn run(args: &ExerciseArgs, draw: Draw, store: &mut impl Store) -> Result<()> {
+pub(crate) fn run(args: &ExerciseArgs, draw: Draw, store: &mut impl Store) -> Result<()> {
     let mut exercise = Exercise::new(args, draw)?;
     let mut ended = Vec::new();
     let mut lost = 0u64;

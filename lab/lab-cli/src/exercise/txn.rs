@@ -45,7 +45,7 @@ fn connect(target: &Target, shards: &[SocketAddr], size: Size) -> Result<Session
 }
 
 /// Runs random transactions on a store and records them.
-pub fn run(target: &Target, args: &ExerciseArgs, max_keys: u32) -> Result<()> {
+pub(crate) fn run(target: &Target, args: &ExerciseArgs, max_keys: u32) -> Result<()> {
     let addresses = target.servers.find()?;
     let size = Size { window: args.window.into(), max_keys };
     let session = exercise::connect(args, || connect(target, &addresses, size))?;

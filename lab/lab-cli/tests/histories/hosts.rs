@@ -4,7 +4,7 @@ use remora_netns::{Error, Namespace};
 use std::process::{Command, Stdio};
 
 /// Hosts on one network. They are removed when this value is dropped.
-pub struct Hosts {
+pub(crate) struct Hosts {
     spaces: Vec<Namespace>,
     switch: Namespace,
 }
@@ -14,7 +14,7 @@ impl Hosts {
     ///
     /// # Errors
     /// This process may not.
-    pub fn new(count: usize) -> Result<Hosts, Error> {
+    pub(crate) fn new(count: usize) -> Result<Hosts, Error> {
         let switch = Namespace::new("switch")?;
         switch.add_bridge("bridge")?;
         let new = |host| Namespace::new(&format!("host{host}"));
@@ -28,20 +28,20 @@ impl Hosts {
     }
 
     /// Returns the address of a host.
-    pub fn address(&self, host: usize) -> String {
+    pub(crate) fn address(&self, host: usize) -> String {
         format!("10.214.8.{}", host + 1)
     }
 
     /// Returns the command `remora` with these arguments on a host. Signals to its child process reach
     /// `remora` itself, not a wrapper.
-    pub fn remora(&self, host: usize, words: &[&str]) -> Command {
+    pub(crate) fn remora(&self, host: usize, words: &[&str]) -> Command {
         let mut command = self.spaces[host].command(crate::running::binary());
         command.args(words).env_remove("RUST_LOG").stdin(Stdio::null());
         command
     }
 
     /// Cuts a host off, or connects it again. Frames that the bridge holds may still arrive.
-    pub fn cut(&self, host: usize, cut: bool) {
+    pub(crate) fn cut(&self, host: usize, cut: bool) {
         let state = if cut { "down" } else { "up" };
         let done = self.switch.ip(&format!("link set {} {state}", port_of(host)));
         done.unwrap_or_else(|error| panic!("{error}"));

@@ -13,14 +13,14 @@ use rustix::time::{ClockId, clock_gettime};
 const LONG: Duration = Duration::from_secs(180);
 
 /// Returns the time of the monotonic clock, which all processes of a machine share.
-pub fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Waits until `so` returns true.
 #[track_caller]
-pub fn until(condition: &str, mut so: impl FnMut() -> bool) {
+pub(crate) fn until(condition: &str, mut so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !so() {
         assert!(started.elapsed() < LONG, "{condition}: not within {LONG:?}");
@@ -29,19 +29,19 @@ pub fn until(condition: &str, mut so: impl FnMut() -> bool) {
 }
 
 /// A process on a host. It is killed when this value is dropped.
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     pub host: usize,
 }
 
 impl Process {
     /// Starts a process.
-    pub fn start(mut command: Command, host: usize) -> Process {
+    pub(crate) fn start(mut command: Command, host: usize) -> Process {
         Process { child: command.spawn().expect("the binary"), host }
     }
 
     /// Stops the process and returns when it has stopped.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let id = Pid::from_child(&self.child);
         kill_process(id, Signal::STOP).expect("a process to stop");
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -50,12 +50,12 @@ impl Process {
     }
 
     /// Continues the stopped process.
-    pub fn go_on(&self) {
+    pub(crate) fn go_on(&self) {
         kill_process(Pid::from_child(&self.child), Signal::CONT).expect("a process that stands still");
     }
 
     /// Kills the process with SIGKILL and returns when it has ended.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         assert!(self.child.try_wait().expect("a child").is_none(), "it has ended by itself");
         self.child.kill().expect("a process to kill");
         self.child.wait().expect("a child");
@@ -70,14 +70,14 @@ impl Drop for Process {
 }
 
 /// A server that is ready.
-pub struct Server {
+pub(crate) struct Server {
     pub process: Process,
     lines: Option<Box<dyn Iterator<Item = String> + Send>>,
 }
 
 impl Server {
     /// Starts a server without waiting for it.
-    pub fn spawn(mut command: Command, host: usize) -> Server {
+    pub(crate) fn spawn(mut command: Command, host: usize) -> Server {
         let mut process = Process::start(take(&mut command), host);
         let stderr = process.child.stderr.take().expect("piped");
         let lines = BufReader::new(stderr).lines().map_while(Result::ok);
@@ -86,7 +86,7 @@ impl Server {
 
     /// Waits until the server is ready.
     #[track_caller]
-    pub fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         self.serves().unwrap_or_else(|messages| panic!("the server ended: {messages:?}"));
     }
 
@@ -94,7 +94,7 @@ impl Server {
     ///
     /// # Errors
     /// Returns the output of the server if it ended.
-    pub fn serves(&mut self) -> Result<(), Vec<String>> {
+    pub(crate) fn serves(&mut self) -> Result<(), Vec<String>> {
         let mut lines = self.lines.take().expect("nobody has waited yet");
         let mut messages = Vec::new();
         while !messages.last().is_some_and(|line: &String| line.contains("serving ")) {
@@ -113,7 +113,7 @@ fn take(command: &mut Command) -> Command {
 }
 
 /// A client that records its operations.
-pub struct Client {
+pub(crate) struct Client {
     pub process: Process,
     /// Number of this client among all clients that the run has started.
     pub number: u32,
@@ -131,7 +131,7 @@ pub struct Client {
 
 impl Client {
     /// Starts a client and waits until its history file exists.
-    pub fn start(mut command: Command, host: usize, number: u32, folder: &Path) -> Client {
+    pub(crate) fn start(mut command: Command, host: usize, number: u32, folder: &Path) -> Client {
         let history = folder.join(format!("client-{number}.jsonl"));
         std::fs::write(&history, "").expect("a file");
         command.arg("--child").args(["--number", &number.to_string()]).arg("--history").arg(&history);
@@ -154,7 +154,7 @@ impl Client {
     }
 
     /// Reads the lines that the client has recorded since the last call.
-    pub fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         self.file.read_to_string(&mut self.rest).expect("the history");
         // The end of an incomplete line is read by the next call.
         let end = self.rest.rfind('\n').map_or(0, |last| last + 1);
@@ -168,7 +168,7 @@ impl Client {
 
     /// Stops the client in the middle of an operation.
     #[track_caller]
-    pub fn stop_in_the_middle(&mut self) {
+    pub(crate) fn stop_in_the_middle(&mut self) {
         until("it is in the middle of something", || {
             self.process.stop();
             self.look();
@@ -182,7 +182,7 @@ impl Client {
 
     /// Tells the client to begin no more operations, and waits for its end.
     #[track_caller]
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.stdin = None;
         let child = &mut self.process.child;
         until("the client ends", || child.try_wait().expect("a child").is_some());
@@ -192,7 +192,7 @@ impl Client {
 }
 
 /// Reads the history that a client recorded, alive or dead.
-pub fn read(history: &Path) -> History {
+pub(crate) fn read(history: &Path) -> History {
     let file = std::fs::File::open(history).expect("the history");
     History::read(BufReader::new(file)).expect("lines of a history")
 }

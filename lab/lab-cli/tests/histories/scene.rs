@@ -15,12 +15,12 @@ use crate::party::{Client, Server, now, read, until};
 const LANES: u32 = 1 << 10;
 
 /// Kinds of mishaps that [`Scene::mishaps`] causes.
-pub const KINDS: [&str; 5] =
+pub(crate) const KINDS: [&str; 5] =
     ["client killed", "client stopped", "client cut off", "server stopped", "server cut off"];
 
 /// The processes that a mishap affects.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub(crate) enum Whom {
     /// The client with this number.
     Client(u32),
     /// A part without which no operation can complete.
@@ -42,7 +42,7 @@ struct Span {
 
 /// The duration of a mishap.
 #[derive(Copy, Clone, Debug)]
-pub enum Length {
+pub(crate) enum Length {
     /// Shorter than retries last.
     Short,
     /// Longer than retries last: until a client has recorded that its connection failed, or others have
@@ -51,7 +51,7 @@ pub enum Length {
 }
 
 /// State of a run.
-pub struct Scene {
+pub(crate) struct Scene {
     pub hosts: Hosts,
     pub servers: Vec<Server>,
     pub clients: Vec<Client>,
@@ -71,7 +71,7 @@ pub struct Scene {
 
 impl Scene {
     /// Creates a run with these servers. All clients get the arguments `words`.
-    pub fn new(hosts: Hosts, servers: Vec<Server>, seed: u64, words: &[&str]) -> Scene {
+    pub(crate) fn new(hosts: Hosts, servers: Vec<Server>, seed: u64, words: &[&str]) -> Scene {
         let id = std::thread::current().name().unwrap_or("run").replace(|c: char| !c.is_alphanumeric(), "-");
         let folder = tempfile::Builder::new().prefix(&id).tempdir().expect("a folder").keep();
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -91,7 +91,7 @@ impl Scene {
     }
 
     /// Starts a client on this host, with further arguments.
-    pub fn enter(&mut self, host: usize, more: &[&str]) {
+    pub(crate) fn enter(&mut self, host: usize, more: &[&str]) {
         let address = self.hosts.address(host);
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         let seed = self.random.below(1 << 32).to_string();
@@ -109,7 +109,7 @@ impl Scene {
 
     /// Waits until each client has completed `more` further operations.
     #[track_caller]
-    pub fn all_go_on(&mut self, more: usize) {
+    pub(crate) fn all_go_on(&mut self, more: usize) {
         let before = self.done();
         until("all clients go on", || {
             self.done().iter().zip(&before).all(|(done, before)| *done >= before + more)
@@ -118,7 +118,7 @@ impl Scene {
 
     /// Waits until the clients together have completed `more` further operations.
     #[track_caller]
-    pub fn some_go_on(&mut self, more: usize) {
+    pub(crate) fn some_go_on(&mut self, more: usize) {
         let before: usize = self.done().iter().sum();
         until("clients go on", || self.done().iter().sum::<usize>() >= before + more);
     }
@@ -161,7 +161,7 @@ impl Scene {
 
     /// Kills a client in the middle of an operation, and starts another one on its host.
     #[track_caller]
-    pub fn kill_client(&mut self) {
+    pub(crate) fn kill_client(&mut self) {
         self.all_go_on(2);
         let index = self.any_client();
         let mut client = self.clients.swap_remove(index);
@@ -175,7 +175,7 @@ impl Scene {
     /// Stops a client with SIGSTOP and continues it. If the stop is long, its server has meanwhile given up
     /// the connection.
     #[track_caller]
-    pub fn stop_client(&mut self, length: Length) {
+    pub(crate) fn stop_client(&mut self, length: Length) {
         self.all_go_on(2);
         let index = self.any_client();
         let scope = Whom::Client(self.clients[index].number);
@@ -188,7 +188,7 @@ impl Scene {
 
     /// Cuts the link of a client and restores it.
     #[track_caller]
-    pub fn cut_client(&mut self, length: Length) {
+    pub(crate) fn cut_client(&mut self, length: Length) {
         self.all_go_on(2);
         let index = self.any_client();
         let scope = Whom::Client(self.clients[index].number);
@@ -200,7 +200,7 @@ impl Scene {
 
     /// Stops a server and continues it.
     #[track_caller]
-    pub fn stop_server(&mut self, index: usize, scope: Whom, length: Length) {
+    pub(crate) fn stop_server(&mut self, index: usize, scope: Whom, length: Length) {
         self.all_go_on(2);
         self.servers[index].process.stop();
         self.last("server stopped", scope, length);
@@ -209,7 +209,7 @@ impl Scene {
 
     /// Kills a server, and checks that the clients continue without it.
     #[track_caller]
-    pub fn kill_server(&mut self, index: usize) {
+    pub(crate) fn kill_server(&mut self, index: usize) {
         self.all_go_on(2);
         self.servers[index].process.kill();
         self.all_go_on(10);
@@ -218,7 +218,7 @@ impl Scene {
 
     /// Adds a server in the place of a killed one, and checks that the clients continue.
     #[track_caller]
-    pub fn replace_server(&mut self, index: usize, server: Server) {
+    pub(crate) fn replace_server(&mut self, index: usize, server: Server) {
         self.servers[index] = server;
         self.all_go_on(10);
         *self.fired.entry("server repaired").or_default() += 1;
@@ -226,7 +226,7 @@ impl Scene {
 
     /// Cuts the link of a server and restores it.
     #[track_caller]
-    pub fn cut_server(&mut self, index: usize, scope: Whom, length: Length) {
+    pub(crate) fn cut_server(&mut self, index: usize, scope: Whom, length: Length) {
         self.all_go_on(2);
         let host = self.servers[index].process.host;
         self.hosts.cut(host, true);
@@ -236,7 +236,7 @@ impl Scene {
 
     /// Ends all clients and returns their common history.
     #[track_caller]
-    pub fn finish(&mut self) -> History {
+    pub(crate) fn finish(&mut self) -> History {
         self.all_go_on(2);
         self.clients.iter_mut().for_each(Client::finish);
         let mut history = History::default();
@@ -251,7 +251,7 @@ impl Scene {
 
     /// Causes the mishap with this number, below 9: short or long, of a random client or of the given
     /// server.
-    pub fn mishap(&mut self, number: u64, server: usize, scope: Whom) {
+    pub(crate) fn mishap(&mut self, number: u64, server: usize, scope: Whom) {
         match number {
             0 => self.kill_client(),
             1 => self.stop_client(Length::Short),
@@ -266,7 +266,7 @@ impl Scene {
     }
 
     /// Causes every mishap once, of random servers, in an order that the seed determines.
-    pub fn mishaps(&mut self, scope: Whom) {
+    pub(crate) fn mishaps(&mut self, scope: Whom) {
         let mut left: Vec<u64> = (0..9).collect();
         while !left.is_empty() {
             let index = self.random.below(left.len() as u64) as usize;
@@ -277,7 +277,7 @@ impl Scene {
 
     /// Checks the history with `judge`, that clients accessed the same keys concurrently, and that mishaps
     /// of all `kinds` happened.
-    pub fn judge(
+    pub(crate) fn judge(
         &self,
         name: &str,
         history: &History,

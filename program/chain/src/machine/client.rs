@@ -42,7 +42,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub fn create(
+    pub(crate) fn create(
         nic: &mut Nic,
         table: &Table,
         pd: Pd,
@@ -88,12 +88,12 @@ impl Client {
     }
 
     /// Returns the receive ring for the queue's messages.
-    pub fn inbox(&self) -> Ring {
+    pub(crate) fn inbox(&self) -> Ring {
         self.inbox_receives.clone()
     }
 
     /// Appends a message to the send queue. Returns false if the message does not fit.
-    pub fn push(&mut self, message: &[u8]) -> bool {
+    pub(crate) fn push(&mut self, message: &[u8]) -> bool {
         let header = u64::from(WqeOpcode::SEND.0) | u64::from(flag::INLINE) << 8;
         let first = Wqe { header, len: message.len() as u64, ..Wqe::default() };
         let needed = 1 + message.len().div_ceil(SLOT) as u64;
@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// Returns the next message that arrived.
-    pub fn answer(&mut self) -> Option<Reply> {
+    pub(crate) fn answer(&mut self) -> Option<Reply> {
         let (sequence, entry) = entry(&self.inbox_completions, self.taken);
         if sequence != self.taken + 1 || entry.completion.status != Status::Success {
             return None;
@@ -129,7 +129,7 @@ impl Client {
     }
 
     /// Returns the status with which the queue refused a message, or `None`.
-    pub fn refused(&self) -> Option<Status> {
+    pub(crate) fn refused(&self) -> Option<Status> {
         first_fault(&self.received).map(|entry| entry.completion.status)
     }
 }

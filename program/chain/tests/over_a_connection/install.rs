@@ -8,7 +8,7 @@ use remora_nic::wqe::{SLOT, WqeOpcode};
 use remora_nic::{Fetching, ReceiveRequest, Ring, Sge};
 
 /// The memory that a program owns.
-pub struct Installed {
+pub(crate) struct Installed {
     /// The addresses, keys and queue numbers of the loaded program.
     pub numbers: Numbers,
     sections: Vec<Region>,
@@ -20,19 +20,19 @@ pub struct Installed {
 
 impl Installed {
     /// Returns a section as a list element.
-    pub fn sge(&self, place: Location, len: u32) -> Sge {
+    pub(crate) fn sge(&self, place: Location, len: u32) -> Sge {
         let Segment::Section(section) = place.segment else { panic!("only data is asked for") };
         Sge { addr: self.numbers.address(place), len, lkey: self.sections[section].key }
     }
 
     /// Returns the list elements of the first receive of queue 0.
-    pub fn receive(&self) -> &[Sge] {
+    pub(crate) fn receive(&self) -> &[Sge] {
         &self.image.receives[0][0]
     }
 
     /// Returns the sections and queues with the address of their first byte, as they are now and as they
     /// were initially.
-    pub fn memory(&self) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
+    pub(crate) fn memory(&self) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
         let sections = self.sections.iter().zip(&self.image.sections).zip(&self.numbers.regions);
         let own = sections.filter(|(_, given)| given.is_none()).map(|(section, _)| section);
         let sections = own.map(|(now, first)| (now.address, now.load(0, first.len()), first.clone()));
@@ -43,7 +43,7 @@ impl Installed {
     }
 
     /// Returns the address of a changed byte that is not a target of the program, or `None`.
-    pub fn stray(&self) -> Option<u64> {
+    pub(crate) fn stray(&self) -> Option<u64> {
         let is_named = |address: &u64| self.named.iter().any(|named| named.contains(address));
         self.memory().into_iter().find_map(|(address, now, first)| {
             let changed = (address..).zip(now.iter().zip(&first)).filter(|(_, (now, first))| now != first);
@@ -90,7 +90,7 @@ fn targets(program: &Program, numbers: &Numbers, image: &Image) -> Vec<Range<u64
 
 /// Connects a client on node 1 to an offload on node 0. Returns the client's queue pair, its completion
 /// queue, and the offload. The receive of the offload's queue 0 is posted once and reused in every round.
-pub fn serve(
+pub(crate) fn serve(
     world: &mut World,
     program: &Program,
     regions: &[(&str, &Region)],
@@ -126,7 +126,7 @@ pub fn serve(
 
 /// Queue 0 of the program is an existing connection, whose completion queues are given, that of its sends
 /// first. The other queues are created. Regions are given by name.
-pub fn install(
+pub(crate) fn install(
     world: &mut World,
     program: &Program,
     port: QueuePair,

@@ -1,12 +1,12 @@
 //! Kernels in the text format of WebAssembly.
 
 /// Returns a module with these fields and this step, whose mailbox is at address 0.
-pub fn module(fields: &str, step: &str) -> Vec<u8> {
+pub(crate) fn module(fields: &str, step: &str) -> Vec<u8> {
     with_memory("1", fields, step)
 }
 
 /// Returns a module with these fields, this step and `pages` pages of memory.
-pub fn with_memory(pages: &str, fields: &str, step: &str) -> Vec<u8> {
+pub(crate) fn with_memory(pages: &str, fields: &str, step: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
             (memory (export "memory") {pages})

@@ -14,7 +14,7 @@ use remora_chain::{Code, Operand, Test};
 /// Number of constructs in sequence.
 const COUNT: usize = 64;
 
-pub fn numbers(model: &ConnectX5) -> Vec<Number> {
+pub(crate) fn numbers(model: &ConnectX5) -> Vec<Number> {
     let row = |(curve, measured): (&'static str, f64), modelled| Number {
         figure: "Table 3",
         curve: "constructs",

@@ -26,7 +26,7 @@ const VALUE: u64 = 64;
 const NODE: u64 = 24;
 const NEXT: u64 = 16;
 
-pub fn numbers(model: &ConnectX5) -> Vec<Number> {
+pub(crate) fn numbers(model: &ConnectX5) -> Vec<Number> {
     let ways: [fn(&ConnectX5, u64) -> u64; 4] =
         [|model, index| walk(model, index, false), |model, index| walk(model, index, true), reads, call];
     let mut all = Vec::new();

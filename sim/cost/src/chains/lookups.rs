@@ -14,9 +14,9 @@ use super::{Experiment, KEY, Run, Site, shipped};
 use remora_chain::{Location, Piece, Program, Value, Work, header};
 
 /// Offsets of fields in a work request.
-pub const ID: u64 = 2;
-pub const REMOTE: u64 = 32;
-pub const COMPARAND: u64 = 42;
+pub(crate) const ID: u64 = 2;
+pub(crate) const REMOTE: u64 = 32;
+pub(crate) const COMPARAND: u64 = 42;
 /// Length of a bucket: 48 bits of key and the address of the value.
 const BUCKET: u64 = 14;
 /// Length of FaRM's neighbourhood of six entries in the authors' benchmark, in bytes.
@@ -24,7 +24,7 @@ const NEIGHBOURHOOD: u64 = 6 * 19;
 /// Number of requests in a throughput measurement.
 const REQUESTS: u64 = 32;
 
-pub fn numbers(model: &ConnectX5) -> Vec<Number> {
+pub(crate) fn numbers(model: &ConnectX5) -> Vec<Number> {
     let mut all = Vec::new();
     let mut add = |curve: &Curve, part, predict: &dyn Fn(u64) -> u64| {
         all.extend(SIZES.iter().zip(curve.ns).map(|(len, measured)| Number {
@@ -87,12 +87,12 @@ fn ideal_by_size(model: &ConnectX5) -> Vec<Number> {
 }
 
 /// Sets a word of the data to the address of `target`.
-pub fn point(experiment: &mut Experiment, location: Location, target: Location) {
+pub(crate) fn point(experiment: &mut Experiment, location: Location, target: Location) {
     experiment.program.set_at_load(location, Value::At(target));
 }
 
 /// Returns the time at which the client sees the last answer in its memory.
-pub fn seen(run: &Run, model: &ConnectX5, answers: &[usize]) -> u64 {
+pub(crate) fn seen(run: &Run, model: &ConnectX5, answers: &[usize]) -> u64 {
     let last_answer = |queue: &usize| answered(run, *queue).last().copied().unwrap_or(0);
     answers.iter().map(last_answer).max().unwrap_or(0) + model.host.ns / 2
 }
@@ -152,7 +152,7 @@ fn gets(experiment: &mut Experiment, port: usize, len: u64) -> usize {
 }
 
 /// Returns the time of consecutive READs, each posted after the previous one has completed.
-pub fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
+pub(crate) fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
     let mut experiment = Experiment::new();
     let queue = experiment.queue("reads", Fetching::Enabled, Site::client().over_the_network());
     for (number, len) in (0..).zip(lens) {
@@ -167,7 +167,7 @@ pub fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
 }
 
 /// Returns the time of a call to a polling server without computation.
-pub fn call(model: &ConnectX5, len: u64) -> u64 {
+pub(crate) fn call(model: &ConnectX5, len: u64) -> u64 {
     let mut experiment = Experiment::new();
     let client = experiment.client(0, 1);
     let value = experiment.section("value", &vec![7; len as usize]);

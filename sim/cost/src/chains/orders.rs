@@ -15,7 +15,7 @@ const LEN: u64 = 64;
 const QUEUES: usize = 4 * UNITS;
 const EACH: usize = 32;
 
-pub fn numbers(model: &ConnectX5) -> Vec<Number> {
+pub(crate) fn numbers(model: &ConnectX5) -> Vec<Number> {
     let source = |figure, curve, point: String, unit, measured, modelled| Number {
         figure,
         curve,

@@ -23,7 +23,7 @@ struct Asked<'a> {
 
 /// Returns the time of a GET of `len` bytes by the offload `name`, whose key is in the last bucket that the
 /// offload checks.
-pub fn get(model: &ConnectX5, name: &str, len: u64) -> u64 {
+pub(crate) fn get(model: &ConnectX5, name: &str, len: u64) -> u64 {
     let asked = Asked {
         region: "table",
         buckets: &|address| [KEY ^ 1, KEY].map(|key| bucket(key, address + VALUE, len)).into(),
@@ -37,7 +37,7 @@ pub fn get(model: &ConnectX5, name: &str, len: u64) -> u64 {
 
 /// Returns the time of a list search with a break, for the key in node `position` with a value of `len`
 /// bytes.
-pub fn search(model: &ConnectX5, position: u64, len: u64) -> u64 {
+pub(crate) fn search(model: &ConnectX5, position: u64, len: u64) -> u64 {
     let place = |address: u64, index: u64| {
         let key = if index == position { KEY } else { KEY ^ 1 };
         node(key, address + VALUE, len, address + (index + 1) * BUCKET)

@@ -16,7 +16,7 @@ type Arrival = (Picos, PortId, u64, PacketId);
 
 /// The packets that arrive out of order.
 #[derive(Default)]
-pub struct OutOfOrder {
+pub(crate) struct OutOfOrder {
     waiting: BinaryHeap<Reverse<Arrival>>,
     count: u64,
 }

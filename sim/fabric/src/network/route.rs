@@ -19,7 +19,7 @@ pub enum Balancing {
 
 /// The load balancing state of a switch.
 #[derive(Clone, Debug)]
-pub struct Chooser {
+pub(crate) struct Chooser {
     salt: u32,
     turn: u32,
     /// For each flowlet: time of its last packet, and its path. Flows with equal hashes share an entry.
@@ -33,7 +33,7 @@ const PATH_BITS: u32 = 8;
 
 impl Chooser {
     /// Returns the state of a switch with this salt.
-    pub fn new(salt: u32, balancing: Balancing) -> Chooser {
+    pub(crate) fn new(salt: u32, balancing: Balancing) -> Chooser {
         let flowlets = if matches!(balancing, Balancing::Flowlet(_)) { FLOWLETS } else { 0 };
         Chooser { salt, turn: salt, flowlets: vec![(Picos(0), salt); flowlets].into() }
     }
@@ -41,7 +41,7 @@ impl Chooser {
     /// Chooses one of `count` ports; `count` is at least 1. `keys` are the keys of all flows. `tier` is the
     /// number of switches that the packet has passed on the way up.
     #[inline]
-    pub fn choose(
+    pub(crate) fn choose(
         &mut self,
         balancing: Balancing,
         now: Picos,
@@ -68,7 +68,7 @@ impl Chooser {
 
     /// Returns the choice if it depends on the packet only. `count` is at least 1.
     #[inline]
-    pub fn fixed(
+    pub(crate) fn fixed(
         &self,
         balancing: Balancing,
         packet: &Packet,

@@ -5,7 +5,7 @@ use super::port_id::PortId;
 use super::route::{Balancing, Chooser};
 use super::voq::Voq;
 
-pub struct Switch {
+pub(crate) struct Switch {
     /// Number of the node in the topology.
     pub node: u32,
     /// Number of switches between this one and the nearest host.
@@ -22,7 +22,7 @@ pub struct Switch {
 
 impl Switch {
     /// Returns a switch with empty queues.
-    pub fn new(
+    pub(crate) fn new(
         node: u32,
         tier: u32,
         ports: Vec<PortId>,

@@ -10,7 +10,7 @@ pub const VOQ_PORTS_MAX: usize = 64;
 
 /// The queues of a switch. Outputs and inputs have the numbers of the switch's ports.
 #[derive(Default)]
-pub struct Voq {
+pub(crate) struct Voq {
     queues: Vec<Fifo>,
     /// Waiting inputs by output port and class.
     inputs: Vec<Inputs>,
@@ -41,7 +41,7 @@ impl Voq {
     ///
     /// # Panics
     /// Panics if there are more than [`VOQ_PORTS_MAX`] ports.
-    pub fn new(ports: usize) -> Voq {
+    pub(crate) fn new(ports: usize) -> Voq {
         assert!(
             ports <= VOQ_PORTS_MAX,
             "a switch with virtual output queues has {VOQ_PORTS_MAX} ports at most"
@@ -55,7 +55,14 @@ impl Voq {
 
     /// Queues a packet that arrived by an input port.
     #[inline]
-    pub fn push(&mut self, output: usize, input: usize, class: u8, id: PacketId, packets: &mut Packets) {
+    pub(crate) fn push(
+        &mut self,
+        output: usize,
+        input: usize,
+        class: u8,
+        id: PacketId,
+        packets: &mut Packets,
+    ) {
         let place = place(output, class);
         packets.push(&mut self.queues[place * self.ports + input], id);
         self.inputs[place].waiting |= 1 << input;
@@ -63,7 +70,7 @@ impl Voq {
 
     /// Removes the next packet for an output port and class. Input ports take turns, packet by packet.
     #[inline]
-    pub fn pop(&mut self, output: usize, class: u8, packets: &mut Packets) -> Option<PacketId> {
+    pub(crate) fn pop(&mut self, output: usize, class: u8, packets: &mut Packets) -> Option<PacketId> {
         let place = place(output, class);
         let inputs = &mut self.inputs[place];
         let input = inputs.next()?;
@@ -78,14 +85,14 @@ impl Voq {
 
     /// Returns true if packets of these classes wait that arrived by this input port and leave by this output
     /// port.
-    pub fn waits(&self, output: usize, input: usize, classes: u8) -> bool {
+    pub(crate) fn waits(&self, output: usize, input: usize, classes: u8) -> bool {
         let waits = |class: &u8| self.inputs[place(output, *class)].waiting & 1 << input != 0;
         (0..CLASSES as u8).filter(|class| classes & 1 << class != 0).any(|class| waits(&class))
     }
 
     /// Returns the queue from which [`pop`](Voq::pop) removes the next packet.
     #[inline]
-    pub fn next(&self, output: usize, class: u8) -> Option<&Fifo> {
+    pub(crate) fn next(&self, output: usize, class: u8) -> Option<&Fifo> {
         let place = place(output, class);
         let input = self.inputs.get(place)?.next()?;
         self.queues.get(place * self.ports + input)
@@ -93,7 +100,7 @@ impl Voq {
 
     /// Prefetches the input ports that wait for an output port.
     #[inline]
-    pub fn prefetch_inputs(&self, output: usize, class: u8) {
+    pub(crate) fn prefetch_inputs(&self, output: usize, class: u8) {
         if let Some(inputs) = self.inputs.get(place(output, class)) {
             prefetch(inputs);
         }
@@ -101,7 +108,7 @@ impl Voq {
 
     /// Prefetches the memory that [`push`](Voq::push) uses.
     #[inline]
-    pub fn prefetch(&self, output: usize, input: usize, class: u8) {
+    pub(crate) fn prefetch(&self, output: usize, input: usize, class: u8) {
         self.prefetch_inputs(output, class);
         if let Some(queue) = self.queues.get(place(output, class) * self.ports + input) {
             prefetch(queue);

@@ -11,7 +11,7 @@ const STORM_PERCENT: u64 = 90;
 const STORM_PERIODS: u8 = 10;
 
 /// The activity of all ports since the last check.
-pub struct Watchdog {
+pub(crate) struct Watchdog {
     all: Vec<Since>,
     /// For each port: true if it has sent a packet. A separate table, because each departure writes to it.
     sent: Vec<bool>,
@@ -32,7 +32,7 @@ struct Since {
 }
 
 impl Watchdog {
-    pub fn new(ports: usize) -> Watchdog {
+    pub(crate) fn new(ports: usize) -> Watchdog {
         Watchdog {
             all: vec![Since::default(); ports],
             sent: vec![false; ports],
@@ -42,11 +42,11 @@ impl Watchdog {
     }
 
     #[inline]
-    pub fn sent(&mut self, id: PortId) {
+    pub(crate) fn sent(&mut self, id: PortId) {
         self.sent[id.index()] = true;
     }
 
-    pub fn paused(&mut self, id: PortId, classes: u8, now: Picos) {
+    pub(crate) fn paused(&mut self, id: PortId, classes: u8, now: Picos) {
         let since = &mut self.all[id.index()];
         if since.paused == 0 {
             since.changed = now;
@@ -54,7 +54,7 @@ impl Watchdog {
         since.paused |= classes;
     }
 
-    pub fn resumed(&mut self, id: PortId, classes: u8, now: Picos) {
+    pub(crate) fn resumed(&mut self, id: PortId, classes: u8, now: Picos) {
         let since = &mut self.all[id.index()];
         let before = since.paused;
         since.paused &= !classes;

@@ -35,7 +35,12 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub fn new(path: &Path, slots: u16, congestion: &CongestionSettings, make: MakeCipher<'_>) -> Client {
+    pub(crate) fn new(
+        path: &Path,
+        slots: u16,
+        congestion: &CongestionSettings,
+        make: MakeCipher<'_>,
+    ) -> Client {
         let transfers = 256;
         Client {
             nodes: Nodes::new(path, slots, make),
@@ -45,12 +50,12 @@ impl Client {
         }
     }
 
-    pub fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         self.nodes.world.now()
     }
 
     /// Starts a read. Failed commands are retried without limit.
-    pub fn submit(&mut self, read: Read) {
+    pub(crate) fn submit(&mut self, read: Read) {
         let server = self.nodes.world.endpoint(read.server + 1).address;
         let transfer = Transfer {
             id: read.id,
@@ -86,7 +91,7 @@ impl Client {
     }
 
     /// Advances the time until a command ends, or until `until` (returns `None`).
-    pub fn advance(&mut self, until: Instant) -> Option<Ended> {
+    pub(crate) fn advance(&mut self, until: Instant) -> Option<Ended> {
         loop {
             if let Some(ended) = self.poll() {
                 return Some(ended);

@@ -120,7 +120,7 @@ pub(super) fn key(byte: u8) -> RegionKey {
 }
 
 impl Nodes {
-    pub fn new(path: &Path, slots: u16, make: MakeCipher<'_>) -> Nodes {
+    pub(crate) fn new(path: &Path, slots: u16, make: MakeCipher<'_>) -> Nodes {
         let mut world = path.world();
         for node in 0..=path.servers {
             let start = Start { sender: (node as u32) << 26, first_nonce: 1, regions: 16 };
@@ -151,17 +151,17 @@ impl Nodes {
     }
 
     /// Derives K_d of another portal.
-    pub fn derive_for(&mut self, portal: &Portal, key: &RegionKey, kind: Kind) -> [u8; 16] {
+    pub(crate) fn derive_for(&mut self, portal: &Portal, key: &RegionKey, kind: Kind) -> [u8; 16] {
         self.world.derive(&mut *self.cipher, portal, key, kind)
     }
 
     /// Derives the client's keys for a server's region from the region key K_r.
-    pub fn replace_key(&mut self, server: usize, key: &RegionKey) {
+    pub(crate) fn replace_key(&mut self, server: usize, key: &RegionKey) {
         self.keys[server] = [Kind::Read, Kind::Write].map(|kind| self.derive(key, kind));
     }
 
     /// Issues a command in this slot.
-    pub fn issue(&mut self, slot: u16, wanted: &Wanted) {
+    pub(crate) fn issue(&mut self, slot: u16, wanted: &Wanted) {
         let Wanted { server, kind, class, size, offset } = *wanted;
         let offset = offset % REGION as u64;
         let key = self.keys[server][usize::from(kind == Kind::Write)];
@@ -173,14 +173,14 @@ impl Nodes {
     }
 
     /// Issues a command in any free slot. Returns false if there is none.
-    pub fn issue_any(&mut self, wanted: &Wanted) -> bool {
+    pub(crate) fn issue_any(&mut self, wanted: &Wanted) -> bool {
         let Some(slot) = self.free.pop_front() else { return false };
         self.issue(slot, wanted);
         true
     }
 
     /// Returns the next completion, with its slot numbered from 0.
-    pub fn poll(&mut self) -> Option<Completion> {
+    pub(crate) fn poll(&mut self) -> Option<Completion> {
         let completion = self.world.poll_rma(self.portal.cq)?;
         Some(Completion { slot: completion.slot - self.portal.first, ..completion })
     }

@@ -4,7 +4,7 @@ use remora_wire::Qpn;
 
 /// The attributes that packets to a queue pair get in the network.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct FarEnd {
+pub(crate) struct FarEnd {
     /// Hash by which switches choose among equal paths, path, or index of a key.
     pub hash: u32,
     /// True if `hash` is a path.
@@ -16,24 +16,24 @@ pub struct FarEnd {
 }
 
 /// The attributes by host and queue pair.
-pub struct FarEnds {
+pub(crate) struct FarEnds {
     hosts: Vec<Vec<FarEnd>>,
     mask: u32,
 }
 
 impl FarEnds {
     /// Returns an empty table for hosts with `max_qps` queue pairs each.
-    pub fn new(hosts: usize, max_qps: u32) -> FarEnds {
+    pub(crate) fn new(hosts: usize, max_qps: u32) -> FarEnds {
         FarEnds { hosts: vec![Vec::new(); hosts], mask: max_qps.next_power_of_two() - 1 }
     }
 
     #[inline]
-    pub fn get(&self, host: u32, number: Qpn) -> FarEnd {
+    pub(crate) fn get(&self, host: u32, number: Qpn) -> FarEnd {
         let index = (number.get() & self.mask) as usize;
         self.hosts[host as usize].get(index).copied().unwrap_or_default()
     }
 
-    pub fn set(&mut self, host: u32, number: Qpn, far: FarEnd) {
+    pub(crate) fn set(&mut self, host: u32, number: Qpn, far: FarEnd) {
         let index = (number.get() & self.mask) as usize;
         let own = &mut self.hosts[host as usize];
         if own.len() <= index {

@@ -12,7 +12,7 @@ use crate::engine::Picos;
 
 /// A flow that has started and not ended.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Running {
+pub(crate) struct Running {
     /// Queue pairs of the flow: an index of [`Flows::pairs`].
     pub pair: u32,
     /// Bytes in posted work requests.
@@ -25,7 +25,7 @@ pub struct Running {
 
 /// The flows of a simulation.
 #[derive(Default)]
-pub struct Flows {
+pub(crate) struct Flows {
     pub specs: Vec<FlowSpec>,
     /// For each flow: its progress, or `None` if it has not started or has ended.
     pub running: Vec<Option<Running>>,
@@ -44,7 +44,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    pub fn add(&mut self, spec: FlowSpec) -> u32 {
+    pub(crate) fn add(&mut self, spec: FlowSpec) -> u32 {
         let number = self.specs.len() as u32;
         let source = spec.source as usize;
         if self.waiting.len() <= source {
@@ -57,24 +57,24 @@ impl Flows {
         number
     }
 
-    pub fn running(&self) -> usize {
+    pub(crate) fn running(&self) -> usize {
         self.unfinished
     }
 
-    pub fn waits_for_start(&self) -> bool {
+    pub(crate) fn waits_for_start(&self) -> bool {
         self.waiting.iter().map(BinaryHeap::len).sum::<usize>() == self.unfinished
     }
 
-    pub fn next_end(&mut self) -> Option<FlowEnd> {
+    pub(crate) fn next_end(&mut self) -> Option<FlowEnd> {
         self.ended.pop_front()
     }
 
-    pub fn progress(&self, number: u32) -> (&FlowSpec, u64) {
+    pub(crate) fn progress(&self, number: u32) -> (&FlowSpec, u64) {
         let done = self.running[number as usize].map_or(0, |running| running.done);
         (&self.specs[number as usize], done)
     }
 
-    pub fn end(&mut self, flow: u32, time: Picos, status: Status) {
+    pub(crate) fn end(&mut self, flow: u32, time: Picos, status: Status) {
         self.running[flow as usize] = None;
         self.open.remove(&flow);
         self.unfinished -= 1;

@@ -11,9 +11,9 @@ use crate::engine::Picos;
 /// Largest number of queue pairs of a host at the same time, unless the NIC is configured for more.
 pub const MAX_QPS: u32 = 1 << 12;
 /// Address of the memory region that all flows read and write.
-pub const ADDRESS: u64 = 0x10_0000_0000;
+pub(crate) const ADDRESS: u64 = 0x10_0000_0000;
 
-pub struct Host {
+pub(crate) struct Host {
     pub engine: Biased<Nic>,
     pub pd: Pd,
     /// Key of the region, which consists of zeros.
@@ -25,13 +25,13 @@ pub struct Host {
 }
 
 /// Returns the number of the host with this address, or `None` if the address is not one of [`endpoint`].
-pub fn number(address: Address) -> Option<u32> {
+pub(crate) fn number(address: Address) -> Option<u32> {
     let [.., 10, a, b, c] = address.0 else { return None };
     u32::from_be_bytes([0, a, b, c]).checked_sub(1)
 }
 
 /// Returns the address of a host.
-pub fn endpoint(host: u32) -> Endpoint {
+pub(crate) fn endpoint(host: u32) -> Endpoint {
     let [_, a, b, c] = (host + 1).to_be_bytes();
     Endpoint { address: Ipv4Addr::new(10, a, b, c).into(), udp_port: remora_wire::ROCE_PORT }
 }

@@ -5,7 +5,7 @@ use remora_wire::frame::Peer;
 
 /// Largest number of links of a host: a NIC's transmit queue numbers have space for this many ports with
 /// eight classes each.
-pub const UPLINKS_MAX: usize = 8;
+pub(crate) const UPLINKS_MAX: usize = 8;
 
 /// Hashes are stored modulo this number. It is a multiple of 1 to 8, the possible numbers of links, so the
 /// stored hash chooses the same link as the full one.
@@ -14,7 +14,7 @@ const HOST_BITS: u32 = 16;
 
 /// A peer's host and hash.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct PeerHost {
+pub(crate) struct PeerHost {
     /// Number of the host, of 16 bits.
     pub host: u32,
     /// Hash that chooses a link.
@@ -24,12 +24,12 @@ pub struct PeerHost {
 impl PeerHost {
     /// Unpacks a peer number.
     #[inline]
-    pub fn of(peer: Peer) -> PeerHost {
+    pub(crate) fn of(peer: Peer) -> PeerHost {
         PeerHost { host: peer.0 & ((1 << HOST_BITS) - 1), hash: peer.0 >> HOST_BITS }
     }
 
     /// Packs host and hash into a peer number.
-    pub fn peer(self) -> Peer {
+    pub(crate) fn peer(self) -> Peer {
         Peer(self.host | (self.hash % HASHES) << HOST_BITS)
     }
 }

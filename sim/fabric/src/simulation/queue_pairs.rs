@@ -27,7 +27,7 @@ const SLOTS_OF_REQUEST: u64 = 2;
 
 /// Flows that share a kept queue pair: sender, receiver, true for READs, class and path. The UDP source port
 /// is that of the first flow.
-pub type Sharing = (u32, u32, bool, Option<u8>, Option<u32>);
+pub(crate) type Sharing = (u32, u32, bool, Option<u8>, Option<u32>);
 
 /// An end of a connection.
 struct End {
@@ -39,7 +39,7 @@ struct End {
 }
 
 /// Two connected queue pairs, and their flows.
-pub struct QueuePairs {
+pub(crate) struct QueuePairs {
     /// The end that posts, and its peer.
     ends: [End; 2],
     /// Key in [`Flows::kept`](super::flow::Flows::kept), if the queue pairs are kept.
@@ -54,18 +54,18 @@ pub struct QueuePairs {
 
 impl QueuePairs {
     /// Adds a flow after all others. Returns the host that posts its work requests.
-    pub fn add(&mut self, flow: u32) -> u32 {
+    pub(crate) fn add(&mut self, flow: u32) -> u32 {
         self.flows.push_back(flow);
         self.ends[0].host
     }
 
     /// Counts a completed work request.
-    pub fn completed(&mut self) {
+    pub(crate) fn completed(&mut self) {
         self.outstanding -= 1;
     }
 
     /// Removes a flow that has ended.
-    pub fn remove(&mut self, flow: u32) {
+    pub(crate) fn remove(&mut self, flow: u32) {
         // Work requests complete in order, so the flow is the first one.
         let first = self.flows.pop_front();
         debug_assert_eq!(first, Some(flow), "work requests complete in order");
@@ -73,7 +73,7 @@ impl QueuePairs {
     }
 
     /// Removes all flows and returns them.
-    pub fn take_flows(&mut self) -> VecDeque<u32> {
+    pub(crate) fn take_flows(&mut self) -> VecDeque<u32> {
         std::mem::take(&mut self.flows)
     }
 

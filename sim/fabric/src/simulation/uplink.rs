@@ -17,7 +17,7 @@ const BTH: usize = ipv4::LEN + udp::LEN;
 const CONTROL: usize = 80;
 
 /// The egress of a host.
-pub struct Uplink<'a> {
+pub(crate) struct Uplink<'a> {
     pub network: &'a mut Network,
     pub frames: &'a mut Frames,
     pub far_ends: &'a FarEnds,
@@ -28,7 +28,7 @@ pub struct Uplink<'a> {
 }
 
 /// A frame that the NIC is writing.
-pub struct Lent {
+pub(crate) struct Lent {
     receiver: u32,
     port: PortId,
     class: Class,
@@ -50,7 +50,7 @@ impl Uplink<'_> {
     /// Returns true if all ports of the host are sending. Then an event is scheduled for the time at which
     /// each can send again.
     #[inline]
-    pub fn is_busy(&mut self) -> bool {
+    pub(crate) fn is_busy(&mut self) -> bool {
         let now = self.network.now();
         let ports = self.network.uplinks(self.host).len();
         let busy = |port: &PortId| self.network.port(*port).busy_until > now;
@@ -68,7 +68,7 @@ impl Uplink<'_> {
 /// Schedules an event for each port that queue pairs wait for, at the time at which it can send again.
 /// `awaited` is a mask of the transmit queues that they wait for.
 #[cold]
-pub fn expect_awaited(network: &mut Network, host: u32, awaited: u64) {
+pub(crate) fn expect_awaited(network: &mut Network, host: u32, awaited: u64) {
     for number in 0..network.uplinks(host).len() {
         if awaited >> (number * Class::COUNT) & u64::from(u8::MAX) != 0 {
             let port = network.uplinks(host)[number];

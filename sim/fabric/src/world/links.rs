@@ -84,7 +84,7 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    pub fn new(config: &Config, endpoints: Vec<Endpoint>) -> Links {
+    pub(crate) fn new(config: &Config, endpoints: Vec<Endpoint>) -> Links {
         let nodes = config.nodes;
         let switch = config.switch.or(config.shared_ports.then_some(NO_SWITCH));
         let topology = match switch {
@@ -162,34 +162,34 @@ impl Links {
     }
 
     /// Returns true if the links of a node share a port.
-    pub fn has_shared_ports(&self) -> bool {
+    pub(crate) fn has_shared_ports(&self) -> bool {
         self.is_star
     }
 
     /// Returns the switch's port to a node, if there is a switch.
-    pub fn switch_port(&self, node: usize) -> Option<&Port> {
+    pub(crate) fn switch_port(&self, node: usize) -> Option<&Port> {
         self.is_star.then(|| self.network.port(PortId(2 * node as u32 + 1)))
     }
 
-    pub fn cut(&mut self, sender: usize, receiver: usize, cut: bool) {
+    pub(crate) fn cut(&mut self, sender: usize, receiver: usize, cut: bool) {
         self.pairs.cut(sender, receiver, cut);
     }
 
-    pub fn set_rules(&mut self, rules: &remora_fault::Rules, seed: u64) {
+    pub(crate) fn set_rules(&mut self, rules: &remora_fault::Rules, seed: u64) {
         self.pairs.set_rules(rules, seed);
     }
 
-    pub fn tally(&self) -> Tally {
+    pub(crate) fn tally(&self) -> Tally {
         self.pairs.tally()
     }
 
-    pub fn set_rate(&mut self, sender: usize, receiver: usize, rate: u64) {
+    pub(crate) fn set_rate(&mut self, sender: usize, receiver: usize, rate: u64) {
         self.network.set_rate(self.port(sender, receiver), rate);
     }
 
     /// Returns true if the queue of a link accepts another frame. If not,
     /// [`Due::Free`](crate::network::Due::Free) is scheduled.
-    pub fn has_space(&mut self, sender: usize, receiver: usize) -> bool {
+    pub(crate) fn has_space(&mut self, sender: usize, receiver: usize) -> bool {
         if self.is_own(sender, receiver) {
             return true;
         }
@@ -204,12 +204,12 @@ impl Links {
     }
 
     /// Returns a buffer into which a NIC writes a frame.
-    pub fn lend(&mut self, len: usize) -> &mut [u8] {
+    pub(crate) fn lend(&mut self, len: usize) -> &mut [u8] {
         self.frames.lend(len)
     }
 
     /// Sends the frame that a NIC has written, subject to the fault rules.
-    pub fn depart(&mut self, sender: usize, receiver: usize, len: usize) {
+    pub(crate) fn depart(&mut self, sender: usize, receiver: usize, len: usize) {
         let frame = self.frames.written(len);
         let fate = self.pairs.judge(sender, receiver, self.start, frame);
         let departure = self.network.now().instant();
@@ -264,7 +264,7 @@ impl Links {
 
     /// Makes a frame that no NIC sent reach the end of the first link at time `arrival`. Frames are truncated
     /// to 65,535 bytes.
-    pub fn inject(&mut self, arrival: Instant, sender: usize, receiver: usize, bytes: &[u8]) {
+    pub(crate) fn inject(&mut self, arrival: Instant, sender: usize, receiver: usize, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
         let port = self.port(sender, receiver);
         let id = self.network.inject(port, packet(self.start, sender, receiver, bytes), Picos::from(arrival));
@@ -272,7 +272,7 @@ impl Links {
     }
 
     /// Returns the descriptor and the bytes of a frame that has arrived, until [`Links::close`].
-    pub fn open(&mut self, id: PacketId) -> (Packet, &[u8]) {
+    pub(crate) fn open(&mut self, id: PacketId) -> (Packet, &[u8]) {
         let packet = self.network.take(id);
         let bytes = self.frames.open(id, true, usize::from(packet.len));
         if packet.flags.has(Flags::MARKED) {
@@ -282,7 +282,7 @@ impl Links {
     }
 
     /// Ends the reading of an arrived frame.
-    pub fn close(&mut self, id: PacketId, packet: &Packet) {
+    pub(crate) fn close(&mut self, id: PacketId, packet: &Packet) {
         self.frames.close(id, true, usize::from(packet.len));
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct Outlet<'a> {
 }
 
 impl<'a> Outlet<'a> {
-    pub fn new(links: &'a mut Links, node: usize) -> Outlet<'a> {
+    pub(crate) fn new(links: &'a mut Links, node: usize) -> Outlet<'a> {
         Outlet { links, node, lent: None, train: 0 }
     }
 }

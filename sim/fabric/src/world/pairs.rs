@@ -34,7 +34,7 @@ fn policy(rules: &Rules, seed: u64, index: usize) -> Policy {
 }
 
 impl Pairs {
-    pub fn new(nodes: usize, rules: &Rules, seed: u64) -> Pairs {
+    pub(crate) fn new(nodes: usize, rules: &Rules, seed: u64) -> Pairs {
         let pair = |index: usize| Pair {
             policy: policy(rules, seed, index),
             past: Tally::default(),
@@ -45,12 +45,12 @@ impl Pairs {
     }
 
     /// Cuts or restores a direction. A cut direction loses all frames, which are not counted as faults.
-    pub fn cut(&mut self, sender: usize, receiver: usize, cut: bool) {
+    pub(crate) fn cut(&mut self, sender: usize, receiver: usize, cut: bool) {
         self.all[sender * self.nodes + receiver].cut = cut;
     }
 
     /// Replaces the rules from now on.
-    pub fn set_rules(&mut self, rules: &Rules, seed: u64) {
+    pub(crate) fn set_rules(&mut self, rules: &Rules, seed: u64) {
         for (index, pair) in self.all.iter_mut().enumerate() {
             pair.past.sum(&pair.policy.tally(pair.direction));
             pair.policy = policy(rules, seed, index);
@@ -58,7 +58,7 @@ impl Pairs {
     }
 
     /// Returns the effects of the rules so far, summed over all directions.
-    pub fn tally(&self) -> Tally {
+    pub(crate) fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         for pair in &self.all {
             tally.sum(&pair.past);
@@ -68,7 +68,7 @@ impl Pairs {
     }
 
     /// Decides about a frame from one node to another.
-    pub fn judge(&mut self, sender: usize, receiver: usize, start: Start, frame: &[u8]) -> Fate {
+    pub(crate) fn judge(&mut self, sender: usize, receiver: usize, start: Start, frame: &[u8]) -> Fate {
         let pair = &mut self.all[sender * self.nodes + receiver];
         let (facts, _) = Facts::of(start, frame, pair.direction, None);
         // Any byte of the frame may be corrupted, including those below the BTH.

@@ -6,16 +6,16 @@ use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, W
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 use remora_nic::{Fetching, Flags, Operation, Payload, Remote, Sge, WorkCompletion, WorkRequest};
 
-pub const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
-pub const SILENT: Flags = Flags { signaled: false, fence: false, solicited: false };
+pub(crate) const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
+pub(crate) const SILENT: Flags = Flags { signaled: false, fence: false, solicited: false };
 
-pub struct Bench {
+pub(crate) struct Bench {
     pub world: World,
     pub data: Region,
 }
 
 /// A loopback queue pair with its completion queue and its code region.
-pub struct Chain {
+pub(crate) struct Chain {
     pub qp: QueuePair,
     pub cq: CompletionQueue,
     pub code: Region,
@@ -23,19 +23,19 @@ pub struct Chain {
 }
 
 impl Bench {
-    pub fn new() -> Bench {
+    pub(crate) fn new() -> Bench {
         let mut world = World::new(&Config::default());
         let data = world.register(0, 1 << 16, ALL);
         Bench { world, data }
     }
 
     /// Creates a loopback queue pair of 64 slots.
-    pub fn chain(&mut self, fetching: Fetching) -> Chain {
+    pub(crate) fn chain(&mut self, fetching: Fetching) -> Chain {
         self.chain_of(fetching, 64)
     }
 
     /// Creates a loopback queue pair of `send_slots` slots.
-    pub fn chain_of(&mut self, fetching: Fetching, send_slots: u32) -> Chain {
+    pub(crate) fn chain_of(&mut self, fetching: Fetching, send_slots: u32) -> Chain {
         let settings = Settings { fetching, send_slots, receive_max_sge: 16, ..Settings::default() };
         let cq = self.world.create_counted_cq(0, 256);
         let qp = self.world.create_loopback(cq, cq, &settings).unwrap();
@@ -44,12 +44,12 @@ impl Bench {
     }
 
     /// Posts a work request and returns its slot.
-    pub fn put(&mut self, chain: &Chain, operation: Operation, list: &[Sge], flags: Flags) -> u64 {
+    pub(crate) fn put(&mut self, chain: &Chain, operation: Operation, list: &[Sge], flags: Flags) -> u64 {
         self.put_as(chain, 0, operation, list, flags)
     }
 
     /// Like [`put`](Bench::put), with an id.
-    pub fn put_as(
+    pub(crate) fn put_as(
         &mut self,
         chain: &Chain,
         id: u64,
@@ -64,39 +64,39 @@ impl Bench {
     }
 
     /// Rings the doorbell of a chain.
-    pub fn ring(&mut self, chain: &Chain) {
+    pub(crate) fn ring(&mut self, chain: &Chain) {
         self.world.ring(chain.qp);
     }
 
     /// Runs the world until no event is left. Returns the completions of `chain`.
-    pub fn settle(&mut self, chain: &Chain) -> Vec<WorkCompletion> {
+    pub(crate) fn settle(&mut self, chain: &Chain) -> Vec<WorkCompletion> {
         assert!(self.world.settle(1_000_000), "the world never comes to rest");
         self.world.drain(chain.cq)
     }
 
     /// Returns the number of completions ever written to the queue of `chain`.
-    pub fn count(&mut self, chain: &Chain) -> u64 {
+    pub(crate) fn count(&mut self, chain: &Chain) -> u64 {
         self.world.with_nic(0, |nic, _| nic.cq_count(chain.cq.number)).unwrap()
     }
 
     /// Returns a word of the data region.
-    pub fn word(&self, offset: usize) -> u64 {
+    pub(crate) fn word(&self, offset: usize) -> u64 {
         u64::from_le_bytes(self.data.load(offset, 8).try_into().unwrap())
     }
 
-    pub fn set_word(&self, offset: usize, value: u64) {
+    pub(crate) fn set_word(&self, offset: usize, value: u64) {
         self.data.store(offset, &value.to_le_bytes());
     }
 }
 
 impl Chain {
     /// Returns the address of byte `byte` of `slot` in the code region.
-    pub fn field(&self, slot: u64, byte: usize) -> Remote {
+    pub(crate) fn field(&self, slot: u64, byte: usize) -> Remote {
         self.code.remote(self.offset(slot, byte))
     }
 
     /// Returns a scatter/gather element of `len` bytes at byte `byte` of `slot`.
-    pub fn element(&self, slot: u64, byte: usize, len: usize) -> Sge {
+    pub(crate) fn element(&self, slot: u64, byte: usize, len: usize) -> Sge {
         self.code.sge(self.offset(slot, byte), len)
     }
 
@@ -104,16 +104,16 @@ impl Chain {
         SLOT + slot as usize * SLOT + byte
     }
 
-    pub fn wait(&self, count: u64) -> Operation {
+    pub(crate) fn wait(&self, count: u64) -> Operation {
         Operation::Wait { cq: self.cq.number, count }
     }
 
-    pub fn enable(&self, count: u64) -> Operation {
+    pub(crate) fn enable(&self, count: u64) -> Operation {
         Operation::Enable { qp: self.qp.number, count }
     }
 }
 
 /// Returns a header word.
-pub fn header(opcode: WqeOpcode, signaled: bool, id: u64) -> u64 {
+pub(crate) fn header(opcode: WqeOpcode, signaled: bool, id: u64) -> u64 {
     u64::from(opcode.0) | u64::from(if signaled { flag::SIGNALED } else { 0 }) << 8 | id << 16
 }

@@ -7,7 +7,7 @@ use remora_nic::Payload;
 use remora_nic::prism::{Address, Data, Number, Operand, Operands, Operation, SCRATCH, Verdict};
 
 /// A request, as the model understands it.
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     pub operation: Operation<'a>,
     pub conditional: bool,
     pub redirect: Option<u64>,
@@ -15,7 +15,7 @@ pub struct Request<'a> {
 
 /// The expected result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expected {
+pub(crate) struct Expected {
     pub outcome: Verdict,
     /// Result and the number of its bytes that count. `None` for a plain verb, or for a READ whose bytes are
     /// returned to the client.
@@ -24,7 +24,7 @@ pub struct Expected {
     pub bytes: Vec<u8>,
 }
 
-pub struct Model {
+pub(crate) struct Model {
     /// Memory of the region, whose first byte is at `base`.
     pub bytes: Vec<u8>,
     pub base: u64,
@@ -44,7 +44,7 @@ impl Model {
         &mut self.bytes[(va - self.base) as usize..][..len]
     }
 
-    pub fn number(&mut self, va: u64, size: usize) -> Number {
+    pub(crate) fn number(&mut self, va: u64, size: usize) -> Number {
         let mut bytes = [0; 32];
         bytes[..size].copy_from_slice(self.place(va, size));
         std::array::from_fn(|index| u64::from_le_bytes(bytes[8 * index..8 * index + 8].try_into().unwrap()))
@@ -56,7 +56,7 @@ impl Model {
     }
 
     /// Returns the target and the length of an address.
-    pub fn target(&mut self, address: &Address, len: usize) -> (u64, usize) {
+    pub(crate) fn target(&mut self, address: &Address, len: usize) -> (u64, usize) {
         if !address.indirect {
             return (address.remote.addr, len);
         }
@@ -76,7 +76,7 @@ impl Model {
     }
 
     /// Executes `request`; `local` holds the bytes that the client's list names.
-    pub fn apply(&mut self, request: &Request<'_>, local: &[u8]) -> Expected {
+    pub(crate) fn apply(&mut self, request: &Request<'_>, local: &[u8]) -> Expected {
         let expected = self.execute(request, local);
         self.last = expected.outcome;
         expected

@@ -12,7 +12,7 @@ use super::Random;
 use super::model::{Expected, Model, Request};
 
 /// A client and a server, each with 2 MiB of memory, and a free list of the server.
-pub trait Arm {
+pub(crate) trait Arm {
     /// Returns true if the connection uses IRN.
     fn over_irn(&self) -> bool;
     /// Returns address and key of the server's memory.
@@ -332,7 +332,11 @@ impl<'a, A: Arm> Run<'a, A> {
 
 /// Runs rounds of operations on a fresh arm for each seed, and checks that each verb, flag and outcome
 /// occurred.
-pub fn body<A: Arm>(seeds: std::ops::Range<u64>, mut fresh: impl FnMut(u64) -> A, mut ended: impl FnMut(A)) {
+pub(crate) fn body<A: Arm>(
+    seeds: std::ops::Range<u64>,
+    mut fresh: impl FnMut(u64) -> A,
+    mut ended: impl FnMut(A),
+) {
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     for seed in seeds {
         let mut arm = fresh(seed);

@@ -6,7 +6,7 @@ use remora_nic::{
 };
 use remora_wire::{Opcode, Packet};
 
-pub struct Bench {
+pub(crate) struct Bench {
     pub world: World,
     pub left: QueuePair,
     pub left_cq: CompletionQueue,
@@ -16,15 +16,15 @@ pub struct Bench {
     pub there: Region,
 }
 
-pub const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
-pub const SILENT: Flags = Flags { signaled: false, fence: false, solicited: false };
+pub(crate) const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
+pub(crate) const SILENT: Flags = Flags { signaled: false, fence: false, solicited: false };
 
 impl Bench {
-    pub fn new(settings: &Settings) -> Bench {
+    pub(crate) fn new(settings: &Settings) -> Bench {
         Bench::over(&Config::default(), settings)
     }
 
-    pub fn over(config: &Config, settings: &Settings) -> Bench {
+    pub(crate) fn over(config: &Config, settings: &Settings) -> Bench {
         let mut world = World::new(config);
         let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, settings);
         let here = world.register(0, 4 << 20, ALL);
@@ -37,7 +37,7 @@ impl Bench {
     }
 
     /// Posts on the left without ringing the doorbell.
-    pub fn put(
+    pub(crate) fn put(
         &mut self,
         id: u64,
         operation: Operation,
@@ -49,55 +49,55 @@ impl Bench {
     }
 
     /// Posts on the left and rings the doorbell.
-    pub fn post(&mut self, id: u64, operation: Operation, list: &[Sge]) {
+    pub(crate) fn post(&mut self, id: u64, operation: Operation, list: &[Sge]) {
         self.put(id, operation, list, SIGNALED).unwrap();
         self.world.ring(self.left);
     }
 
     /// Posts a WRITE of `len` bytes between the starts of the regions.
-    pub fn write(&mut self, id: u64, len: usize) {
+    pub(crate) fn write(&mut self, id: u64, len: usize) {
         let remote = self.there.remote(0);
         let list = [self.here.sge(0, len)];
         self.post(id, Operation::Write(remote), &list);
     }
 
     /// Posts a READ of `len` bytes into the second MiB of the left region.
-    pub fn read(&mut self, id: u64, len: usize) {
+    pub(crate) fn read(&mut self, id: u64, len: usize) {
         let remote = self.there.remote(0);
         let list = [self.here.sge(1 << 20, len)];
         self.post(id, Operation::Read(remote), &list);
     }
 
     /// Posts a SEND of the first `len` bytes.
-    pub fn send(&mut self, id: u64, len: usize) {
+    pub(crate) fn send(&mut self, id: u64, len: usize) {
         let list = [self.here.sge(0, len)];
         self.post(id, Operation::Send, &list);
     }
 
     /// Posts a receive of `len` bytes on the right, into its third MiB.
-    pub fn receive(&mut self, id: u64, len: usize) {
+    pub(crate) fn receive(&mut self, id: u64, len: usize) {
         let list = [self.there.sge(2 << 20, len)];
         self.world.post_receive(self.right, &ReceiveRequest { id, sges: &list }).unwrap();
     }
 
     /// Runs the world until no event is left. Returns id and status of the completions on the left.
-    pub fn settle(&mut self) -> Vec<(u64, Status)> {
+    pub(crate) fn settle(&mut self) -> Vec<(u64, Status)> {
         assert!(self.world.settle(1_000_000), "the world never comes to rest");
         ends(&self.world.drain(self.left_cq))
     }
 
     /// Returns id and status of the completions on the right.
-    pub fn right_ends(&mut self) -> Vec<(u64, Status)> {
+    pub(crate) fn right_ends(&mut self) -> Vec<(u64, Status)> {
         ends(&self.world.drain(self.right_cq))
     }
 
     /// Returns the frames that a side has sent since the last call.
-    pub fn frames(&mut self, sender: usize) -> Vec<Sent> {
+    pub(crate) fn frames(&mut self, sender: usize) -> Vec<Sent> {
         self.world.sent().into_iter().filter(|sent| sent.from == sender).collect()
     }
 
     /// Returns the opcodes sent since the last call by the left and by the right.
-    pub fn opcodes(&mut self) -> [Vec<Opcode>; 2] {
+    pub(crate) fn opcodes(&mut self) -> [Vec<Opcode>; 2] {
         let start = self.world.start();
         let sent = self.world.sent();
         [0, 1].map(|sender| {
@@ -110,16 +110,16 @@ impl Bench {
     }
 
     /// Parses the packet of a frame.
-    pub fn packet<'a>(&self, sent: &'a Sent) -> Packet<'a> {
+    pub(crate) fn packet<'a>(&self, sent: &'a Sent) -> Packet<'a> {
         forge::transport(self.world.start(), &sent.bytes).expect("NICs send whole packets")
     }
 }
 
-pub fn ends(completions: &[WorkCompletion]) -> Vec<(u64, Status)> {
+pub(crate) fn ends(completions: &[WorkCompletion]) -> Vec<(u64, Status)> {
     completions.iter().map(|wc| (wc.id, wc.status)).collect()
 }
 
 /// Returns the expected completions if all of these succeed in this order.
-pub fn good(ids: impl IntoIterator<Item = u64>) -> Vec<(u64, Status)> {
+pub(crate) fn good(ids: impl IntoIterator<Item = u64>) -> Vec<(u64, Status)> {
     ids.into_iter().map(|id| (id, Status::Success)).collect()
 }

@@ -15,7 +15,7 @@ use remora_wire::rma::{Body, Class, Kind, MAX_AAD, Message, Nonce, TAG_LEN, TagS
 use crate::bed::{Bed, CLIENT, SERVER};
 
 /// Settings with timeouts of seconds, so that none ends an operation during an attack.
-pub fn patient() -> Settings {
+pub(crate) fn patient() -> Settings {
     Settings {
         dispatch_timeout: 10_000_000,
         timeout: 20_000_000,
@@ -26,25 +26,25 @@ pub fn patient() -> Settings {
 
 /// A message recorded from a link, from the first byte of 1RMA on.
 #[derive(Clone)]
-pub struct Taken {
+pub(crate) struct Taken {
     pub from: usize,
     pub to: usize,
     pub bytes: Vec<u8>,
 }
 
 impl Taken {
-    pub fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         Kind::of(self.bytes[0]).expect("a message of 1RMA")
     }
 
-    pub fn message(&self) -> Message<'_> {
+    pub(crate) fn message(&self) -> Message<'_> {
         Message::parse(&self.bytes).expect("a message that a NIC sent")
     }
 }
 
 impl Bed {
     /// Returns the messages sent since the tap was opened or last emptied.
-    pub fn taken(&mut self) -> Vec<Taken> {
+    pub(crate) fn taken(&mut self) -> Vec<Taken> {
         assert_eq!(self.world.start(), Start::Ip);
         let below = Start::Ip.overhead(true);
         let sent = self.world.sent().into_iter();
@@ -52,13 +52,13 @@ impl Bed {
     }
 
     /// Delivers a message to node `receiver`, as if node `sender` had sent it.
-    pub fn inject(&mut self, sender: usize, receiver: usize, bytes: &[u8]) {
+    pub(crate) fn inject(&mut self, sender: usize, receiver: usize, bytes: &[u8]) {
         let source = self.world.endpoint(sender);
         self.inject_from(source, sender, receiver, bytes);
     }
 
     /// Like `inject`, with `source` as the sender's address and UDP port.
-    pub fn inject_from(&mut self, source: Endpoint, sender: usize, receiver: usize, bytes: &[u8]) {
+    pub(crate) fn inject_from(&mut self, source: Endpoint, sender: usize, receiver: usize, bytes: &[u8]) {
         let route = Route { source, ..self.world.route(sender, receiver) };
         let mut frame = vec![0; Start::Ip.overhead(true)];
         route.emit(Start::Ip, 0, bytes.len() as u16, &mut frame);
@@ -67,13 +67,13 @@ impl Bed {
         self.world.run_for(2);
     }
 
-    pub fn again(&mut self, taken: &Taken) {
+    pub(crate) fn again(&mut self, taken: &Taken) {
         self.inject(taken.from, taken.to, &taken.bytes);
     }
 
     /// Returns the messages that are sent from now on, until one of this kind is sent. The links must be cut;
     /// messages of the kinds in `deliver` are delivered all the same.
-    pub fn until(&mut self, kind: Kind, deliver: &[Kind]) -> Vec<Taken> {
+    pub(crate) fn until(&mut self, kind: Kind, deliver: &[Kind]) -> Vec<Taken> {
         let mut all = Vec::new();
         for _ in 0..10_000 {
             let taken = self.taken();
@@ -92,30 +92,30 @@ impl Bed {
         panic!("no {kind:?} leaves")
     }
 
-    pub fn cut_both(&mut self, cut: bool) {
+    pub(crate) fn cut_both(&mut self, cut: bool) {
         self.world.cut(SERVER, CLIENT, cut);
         self.world.cut(CLIENT, SERVER, cut);
     }
 }
 
 /// Seals messages with keys that the attacker has.
-pub struct Forger {
+pub(crate) struct Forger {
     aes: Aes,
     counter: u64,
 }
 
 impl Forger {
-    pub fn new() -> Forger {
+    pub(crate) fn new() -> Forger {
         Forger { aes: Aes::new(2), counter: 0 }
     }
 
-    pub fn nonce(&mut self) -> Nonce {
+    pub(crate) fn nonce(&mut self) -> Nonce {
         self.counter += 1;
         Nonce { sender: 63 << 26, counter: self.counter }
     }
 
     /// Returns a complete message with a nonce of the forger.
-    pub fn seal(
+    pub(crate) fn seal(
         &mut self,
         header: header::Repr,
         body: Body,
@@ -142,7 +142,12 @@ impl Forger {
     }
 
     /// Opens a message and returns its plaintext.
-    pub fn open(&mut self, message: &Message<'_>, tags: &TagSequence, key: &[u8; 16]) -> Option<Vec<u8>> {
+    pub(crate) fn open(
+        &mut self,
+        message: &Message<'_>,
+        tags: &TagSequence,
+        key: &[u8; 16],
+    ) -> Option<Vec<u8>> {
         let mut aad = [0; MAX_AAD];
         let aad = tags.aad(message.clear, &mut aad).to_vec();
         self.aes.load(0, key);
@@ -150,13 +155,13 @@ impl Forger {
         self.aes.open(0, &message.header.nonce.bytes(), &aad, &mut text, message.tag).then_some(text)
     }
 
-    pub fn derive(&mut self, key: &[u8; 16], identity: &Identity) -> [u8; 16] {
+    pub(crate) fn derive(&mut self, key: &[u8; 16], identity: &Identity) -> [u8; 16] {
         self.aes.derive(key, &identity.bytes())
     }
 }
 
 /// Returns a request of this identity with an unused slot.
-pub fn request(kind: Kind, region: u32, offset: u64, length: u32) -> (header::Repr, Body) {
+pub(crate) fn request(kind: Kind, region: u32, offset: u64, length: u32) -> (header::Repr, Body) {
     let header = header::Repr {
         kind,
         class: Class::Latency,

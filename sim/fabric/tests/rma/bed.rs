@@ -10,17 +10,17 @@ use remora_transport::rma::{Settings, Status};
 use remora_wire::rma::Kind;
 
 /// Size of each region.
-pub const LEN: usize = 64 << 10;
+pub(crate) const LEN: usize = 64 << 10;
 
 /// Nodes of the server and of the client.
-pub const SERVER: usize = 0;
-pub const CLIENT: usize = 1;
+pub(crate) const SERVER: usize = 0;
+pub(crate) const CLIENT: usize = 1;
 
 /// Set of all rights.
-pub const ALL: Rights = Rights(7);
+pub(crate) const ALL: Rights = Rights(7);
 
 /// Two or more nodes; node 0 has a region that is accessible with its key.
-pub struct Bed {
+pub(crate) struct Bed {
     pub world: World,
     pub record: Record,
     pub served: Exposed,
@@ -32,12 +32,12 @@ pub struct Bed {
 }
 
 /// Returns a key that repeats one byte.
-pub fn key(byte: u8) -> RegionKey {
+pub(crate) fn key(byte: u8) -> RegionKey {
     RegionKey::new([byte; 16]).expect("a key that is not zero")
 }
 
 /// Returns a region of a node whose bytes depend on their offset.
-pub fn region(world: &mut World, node: usize, len: usize) -> Region {
+pub(crate) fn region(world: &mut World, node: usize, len: usize) -> Region {
     let region = world.register(node, len, Access::LOCAL_WRITE);
     let bytes: Vec<u8> = (0..len).map(|index| (index * 7 + index / 256 + node * 101) as u8).collect();
     region.store(0, &bytes);
@@ -45,16 +45,16 @@ pub fn region(world: &mut World, node: usize, len: usize) -> Region {
 }
 
 /// Returns the initial values of an engine: a sender word for each node and start.
-pub fn start(node: usize, starts: u32) -> Start {
+pub(crate) fn start(node: usize, starts: u32) -> Start {
     Start { sender: (node as u32) << 26 | starts, first_nonce: 1_000_000 * u64::from(starts), regions: 64 }
 }
 
 impl Bed {
-    pub fn new(settings: &Settings) -> Bed {
+    pub(crate) fn new(settings: &Settings) -> Bed {
         Bed::with(&Config::default(), settings)
     }
 
-    pub fn with(config: &Config, settings: &Settings) -> Bed {
+    pub(crate) fn with(config: &Config, settings: &Settings) -> Bed {
         let mut world = World::new(config);
         let record = Record::new();
         for node in 0..config.nodes {
@@ -71,7 +71,7 @@ impl Bed {
     }
 
     /// Returns a command in slot `slot`: `size` bytes between these offsets.
-    pub fn command(&mut self, slot: u16, kind: Kind, size: u32, offsets: [u64; 2]) -> Command {
+    pub(crate) fn command(&mut self, slot: u16, kind: Kind, size: u32, offsets: [u64; 2]) -> Command {
         let key = self.world.derive(&mut self.issuer, &self.portal, &self.served.key, kind);
         let [local, remote] = offsets;
         let local = Operand { region: self.local.id, offset: local };
@@ -81,13 +81,13 @@ impl Bed {
     }
 
     /// Issues a command and waits for its completion.
-    pub fn run(&mut self, command: &Command) -> Completion {
+    pub(crate) fn run(&mut self, command: &Command) -> Completion {
         self.world.issue(&mut self.portal, command);
         self.wait()
     }
 
     /// Waits for the next completion.
-    pub fn wait(&mut self) -> Completion {
+    pub(crate) fn wait(&mut self) -> Completion {
         for _ in 0..1_000_000 {
             if let Some(completion) = self.world.poll_rma(self.cq) {
                 return completion;
@@ -98,13 +98,13 @@ impl Bed {
     }
 
     /// Issues an operation in slot 0 and returns its status.
-    pub fn status(&mut self, kind: Kind, size: u32, offsets: [u64; 2]) -> Status {
+    pub(crate) fn status(&mut self, kind: Kind, size: u32, offsets: [u64; 2]) -> Status {
         let command = self.command(0, kind, size, offsets);
         self.run(&command).status
     }
 
     /// Changes the served region's key to 16 times `byte`, by a Rekey from the start of the local region.
-    pub fn rekey(&mut self, byte: u8) -> Completion {
+    pub(crate) fn rekey(&mut self, byte: u8) -> Completion {
         self.local.memory.store(0, &[byte; 16]);
         let command = self.command(0, Kind::Rekey, 16, [0, 0]);
         let completion = self.run(&command);
@@ -115,7 +115,7 @@ impl Bed {
     }
 
     /// Checks that both ends are idle: windows are free, and nothing is served or queued.
-    pub fn assert_idle(&mut self, settings: &Settings) {
+    pub(crate) fn assert_idle(&mut self, settings: &Settings) {
         self.world.run_for(10 * settings.timeout + settings.max_server_timeout + settings.guard);
         for node in [SERVER, CLIENT] {
             let facts = self.world.with_nic(node, |nic, _| nic.rma_facts()).expect("it speaks 1RMA");

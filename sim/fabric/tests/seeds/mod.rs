@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Returns the number of seeds of a run: a tenth of `whole`, or all with `REMORA_WHOLE` (set by `make
 /// nightly`).
-pub fn share(whole: u64) -> u64 {
+pub(crate) fn share(whole: u64) -> u64 {
     if std::env::var_os("REMORA_WHOLE").is_some() { whole } else { whole / 10 }
 }
 
 /// Runs `one` for each seed on two threads. `add` receives the results, one at a time.
-pub fn each<T>(seeds: Range<u64>, one: impl Fn(u64) -> T + Sync, add: impl FnMut(u64, T) + Send) {
+pub(crate) fn each<T>(seeds: Range<u64>, one: impl Fn(u64) -> T + Sync, add: impl FnMut(u64, T) + Send) {
     let next = AtomicU64::new(seeds.start);
     let add = Mutex::new(add);
     let work = || {
@@ -39,12 +39,12 @@ pub fn each<T>(seeds: Range<u64>, one: impl Fn(u64) -> T + Sync, add: impl FnMut
 }
 
 /// Returns the names of the events that never happened.
-pub fn never(counted: &[(&str, u64)]) -> Vec<String> {
+pub(crate) fn never(counted: &[(&str, u64)]) -> Vec<String> {
     counted.iter().filter(|(_, count)| *count == 0).map(|(name, _)| (*name).to_owned()).collect()
 }
 
 /// Returns the count of each kind of fault.
-pub fn faults(faults: &Tally) -> [(&'static str, u64); 5] {
+pub(crate) fn faults(faults: &Tally) -> [(&'static str, u64); 5] {
     [
         ("dropped", faults.dropped),
         ("duplicated", faults.duplicated),
@@ -56,7 +56,7 @@ pub fn faults(faults: &Tally) -> [(&'static str, u64); 5] {
 
 /// Returns the count of each retry cause, of each NAK code at both ends, and of each drop reason of a
 /// reliable connection.
-pub fn reliable(counters: &Counters) -> [(&'static str, u64); 16] {
+pub(crate) fn reliable(counters: &Counters) -> [(&'static str, u64); 16] {
     [
         ("timeout", counters.local_ack_timeout_err),
         ("sequence NAK", counters.packet_seq_err),

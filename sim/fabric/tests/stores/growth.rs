@@ -6,13 +6,13 @@ use remora_store::kv::prism::{MovePolicy, Mover, PrismTable};
 use crate::harness::{Endpoint, Host, Link, arena, end};
 
 /// A mover with its queue pair.
-pub struct Growth {
+pub(crate) struct Growth {
     pub mover: Mover,
     link: Link,
 }
 
 impl Growth {
-    pub fn new(world: &mut World, host: &Host<PrismTable>, care: MovePolicy) -> Growth {
+    pub(crate) fn new(world: &mut World, host: &Host<PrismTable>, care: MovePolicy) -> Growth {
         let settings = Settings { prism: true, send_slots: Mover::needs().send, ..Settings::default() };
         let [(qp, cq), (far, _)] = world.pair(host.node, host.node, &settings);
         let arena = arena(world, host.node, Mover::arena_len());
@@ -21,7 +21,7 @@ impl Growth {
     }
 
     /// Gives the mover a turn. Returns false if it waits for nothing.
-    pub fn turn(&mut self, world: &mut World) -> bool {
+    pub(crate) fn turn(&mut self, world: &mut World) -> bool {
         while let Some(completion) = self.link.poll(world) {
             self.mover
                 .complete(&completion, &mut Endpoint { world, qp: self.link.qp })
@@ -31,7 +31,7 @@ impl Growth {
     }
 
     /// Ends the mover when its server crashes.
-    pub fn end(&self, world: &mut World) {
+    pub(crate) fn end(&self, world: &mut World) {
         self.link.end(world);
         end(world, self.link.far);
     }

@@ -7,7 +7,7 @@ use remora_store::{Broken, Connections, Post, PostPrism, Registered};
 use remora_transport::state::State;
 
 /// A queue pair in the world, as the stores' state machines see it.
-pub struct Endpoint<'a> {
+pub(crate) struct Endpoint<'a> {
     pub world: &'a mut World,
     pub qp: QueuePair,
 }
@@ -31,7 +31,7 @@ impl PostPrism for Endpoint<'_> {
 }
 
 /// The queue pairs of a client, one per server.
-pub struct Endpoints<'a> {
+pub(crate) struct Endpoints<'a> {
     pub world: &'a mut World,
     pub links: &'a [Link],
 }
@@ -49,7 +49,7 @@ impl Connections for Endpoints<'_> {
 
 /// The client's end of a connection.
 #[derive(Copy, Clone, Debug)]
-pub struct Link {
+pub(crate) struct Link {
     pub qp: QueuePair,
     pub cq: CompletionQueue,
     /// Queue pair of the server.
@@ -58,19 +58,19 @@ pub struct Link {
 
 impl Link {
     /// Returns the next completion.
-    pub fn poll(&self, world: &mut World) -> Option<WorkCompletion> {
+    pub(crate) fn poll(&self, world: &mut World) -> Option<WorkCompletion> {
         world.poll(self.cq)
     }
 
     /// Ends the connection because the client is dead or gives it up: its NIC sends nothing more on it.
-    pub fn end(&self, world: &mut World) {
+    pub(crate) fn end(&self, world: &mut World) {
         end(world, self.qp);
         while world.poll(self.cq).is_some() {}
     }
 }
 
 /// Ends a queue pair. Posted work requests are flushed, and their completions are not polled.
-pub fn end(world: &mut World, qp: QueuePair) {
+pub(crate) fn end(world: &mut World, qp: QueuePair) {
     world.bring(qp, State::Err);
     world.with_nic(qp.node, |nic, _| nic.destroy_qp(qp.number)).expect("a queue pair that is there");
 }
@@ -102,7 +102,7 @@ struct Connection {
 }
 
 /// A server: one memory region, whose start is the table and whose rest are the buffers, and a keeper.
-pub struct Host<T> {
+pub(crate) struct Host<T> {
     pub node: usize,
     pub table: T,
     pub keeper: Keeper,
@@ -121,7 +121,7 @@ pub struct Host<T> {
 
 /// The size of a server.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// Size of the table, in bytes.
     pub table_len: usize,
     /// Size and number of the buffers of each class.
@@ -132,19 +132,19 @@ pub struct Shape {
 
 /// The buffers of a server, all classes together.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Buffers {
+pub(crate) struct Buffers {
     pub capacity: u32,
     /// Free or resting buffers.
     pub free: u32,
     pub bad_posts: u64,
 }
 
-pub fn registered(region: &Region) -> Registered {
+pub(crate) fn registered(region: &Region) -> Registered {
     Registered { bytes: region.bytes.clone(), addr: region.address, key: region.key }
 }
 
 /// The work of a server's program for its clients, in addition to keeping buffers.
-pub trait Serves: Reachable {
+pub(crate) trait Serves: Reachable {
     /// True if clients use RPC and there is no work for a keeper.
     const CALLED: bool = false;
 
@@ -164,14 +164,14 @@ impl Serves for remora_store::block::prism_rs::Table {}
 impl Serves for remora_store::block::abdlock::Table {}
 
 /// Registers memory of a client.
-pub fn arena(world: &mut World, node: usize, len: usize) -> Registered {
+pub(crate) fn arena(world: &mut World, node: usize, len: usize) -> Registered {
     registered(&world.register(node, len, ALL))
 }
 
 impl<T: Serves> Host<T> {
     /// Opens a server on a node and posts all buffers. `make` creates the table from the memory, which starts
     /// with the table.
-    pub fn open(
+    pub(crate) fn open(
         world: &mut World,
         node: usize,
         shape: Shape,
@@ -218,7 +218,7 @@ impl<T: Serves> Host<T> {
     }
 
     /// Connects a client. Returns `None` if the server is down or has its maximum of clients.
-    pub fn accept(&mut self, world: &mut World, client: usize, settings: &Settings) -> Option<Link> {
+    pub(crate) fn accept(&mut self, world: &mut World, client: usize, settings: &Settings) -> Option<Link> {
         if self.down {
             return None;
         }
@@ -229,7 +229,7 @@ impl<T: Serves> Host<T> {
     }
 
     /// Gives the server's program a turn.
-    pub fn turn(&mut self, world: &mut World) {
+    pub(crate) fn turn(&mut self, world: &mut World) {
         if self.down {
             return;
         }
@@ -276,14 +276,14 @@ impl<T: Serves> Host<T> {
     }
 
     /// Tells the server that a client is dead, or lets it decide so.
-    pub fn lose(&mut self, world: &mut World, link: &Link) {
+    pub(crate) fn lose(&mut self, world: &mut World, link: &Link) {
         if let Some(index) = self.connections.iter().position(|connection| connection.qp == link.far) {
             self.disconnect(world, index);
         }
     }
 
     /// Treats clients that hold up a sweep as dead.
-    pub fn lose_late(&mut self, world: &mut World) {
+    pub(crate) fn lose_late(&mut self, world: &mut World) {
         let late: Vec<Peer> = self.keeper.late().collect();
         for index in (0..self.connections.len()).rev() {
             if late.contains(&self.connections[index].peer) {
@@ -293,7 +293,7 @@ impl<T: Serves> Host<T> {
     }
 
     /// Crashes the server: every connection ends, without a message to the clients.
-    pub fn crash(&mut self, world: &mut World) {
+    pub(crate) fn crash(&mut self, world: &mut World) {
         self.down = true;
         for connection in std::mem::take(&mut self.connections) {
             end(world, connection.qp);
@@ -301,7 +301,7 @@ impl<T: Serves> Host<T> {
     }
 
     /// Restarts the server with its memory unchanged; `make` opens the table in it.
-    pub fn restart(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
+    pub(crate) fn restart(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
         for list in self.lists.drain(..) {
             world
                 .with_nic(self.node, |nic, _| nic.destroy_free_list(list.number))
@@ -315,13 +315,13 @@ impl<T: Serves> Host<T> {
     }
 
     /// Restarts the server with an empty memory.
-    pub fn restart_empty(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
+    pub(crate) fn restart_empty(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
         self.region.store(0, &vec![0; self.region.bytes.len()]);
         self.restart(world, make);
     }
 
     /// Returns the state of the server's buffers.
-    pub fn buffers(&self, world: &mut World) -> Buffers {
+    pub(crate) fn buffers(&self, world: &mut World) -> Buffers {
         let facts = self.lists.iter().map(|list| world.free_list_facts(list));
         facts.fold(Buffers::default(), |all, facts| Buffers {
             capacity: all.capacity + facts.capacity,
@@ -331,7 +331,7 @@ impl<T: Serves> Host<T> {
     }
 
     /// Returns the number of buffers that the table points to.
-    pub fn live(&self) -> u32 {
+    pub(crate) fn live(&self) -> u32 {
         let mut live = 0;
         (0..self.table.entries())
             .for_each(|entry| self.table.buffers(entry, &mut |address| live += u32::from(address != 0)));
@@ -371,6 +371,6 @@ impl Post for Deferred {
 }
 
 /// Returns true if the completion shows the end of a queue pair.
-pub fn failed(completion: &WorkCompletion) -> bool {
+pub(crate) fn failed(completion: &WorkCompletion) -> bool {
     completion.status != Status::Success
 }

@@ -16,20 +16,20 @@ use crate::harness::{Endpoint, Host, Link, Shape, arena};
 const SERVER: usize = 2;
 const LONGEST: u32 = 1 << 20;
 
-pub struct Alone {
+pub(crate) struct Alone {
     pub world: World,
     pub host: Host<PrismTable>,
     pub table: TableConfig,
 }
 
 /// A client of the store.
-pub struct Program {
+pub(crate) struct Program {
     pub client: Client,
     link: Link,
 }
 
 /// Value or outcome of an operation, and its number of round trips.
-pub type Ended = (Result<Vec<u8>, Outcome<'static>>, u32);
+pub(crate) type Ended = (Result<Vec<u8>, Outcome<'static>>, u32);
 
 const CONFIG: ClientConfig =
     ClientConfig { window: 1, max_key: 300, max_value: LONGEST, first_read: 512, known: 64 };
@@ -40,7 +40,7 @@ impl Alone {
     }
 
     /// Creates a store with at most `tables` tables.
-    pub fn growing(slots: u64, tables: u32, classes: Vec<(u32, u32)>) -> Alone {
+    pub(crate) fn growing(slots: u64, tables: u32, classes: Vec<(u32, u32)>) -> Alone {
         let table = TableConfig { slots, tables, hash_seed: 9, max_key: 300, max_value: LONGEST };
         let mut world = World::new(&Config { nodes: SERVER + 1, ..Config::default() });
         let shape = Shape { table_len: table.table_len(), classes, peers: 8 };
@@ -48,7 +48,7 @@ impl Alone {
         Alone { world, host, table }
     }
 
-    pub fn join(&mut self, node: usize) -> Program {
+    pub(crate) fn join(&mut self, node: usize) -> Program {
         let grant = self.host.table.grant(self.host.keeper.classes());
         self.join_by(node, &grant)
     }
@@ -112,17 +112,17 @@ impl Alone {
         ended.expect("an end")
     }
 
-    pub fn get(&mut self, program: &mut Program, key: &[u8]) -> Ended {
+    pub(crate) fn get(&mut self, program: &mut Program, key: &[u8]) -> Ended {
         self.begin(program, Operation::Get, key, &[]).unwrap();
         self.end(program)
     }
 
-    pub fn put(&mut self, program: &mut Program, key: &[u8], value: &[u8]) -> Ended {
+    pub(crate) fn put(&mut self, program: &mut Program, key: &[u8], value: &[u8]) -> Ended {
         self.begin(program, Operation::Put, key, value).unwrap();
         self.end(program)
     }
 
-    pub fn delete(&mut self, program: &mut Program, key: &[u8]) -> Ended {
+    pub(crate) fn delete(&mut self, program: &mut Program, key: &[u8]) -> Ended {
         self.begin(program, Operation::Delete, key, &[]).unwrap();
         self.end(program)
     }
@@ -140,10 +140,10 @@ fn own(outcome: Outcome<'_>) -> Outcome<'static> {
     }
 }
 
-pub const DONE: Result<Vec<u8>, Outcome<'static>> = Err(Outcome::Done);
-pub const ABSENT: Result<Vec<u8>, Outcome<'static>> = Err(Outcome::Absent);
+pub(crate) const DONE: Result<Vec<u8>, Outcome<'static>> = Err(Outcome::Done);
+pub(crate) const ABSENT: Result<Vec<u8>, Outcome<'static>> = Err(Outcome::Absent);
 
-pub fn found(value: &[u8]) -> Result<Vec<u8>, Outcome<'static>> {
+pub(crate) fn found(value: &[u8]) -> Result<Vec<u8>, Outcome<'static>> {
     Ok(value.to_vec())
 }
 

@@ -10,18 +10,18 @@ use remora_memory::Key;
 use remora_nic::kernel::{Ending, Kernel, KernelFacts, KernelInit, Place, Progress, Status, Streams, What};
 use remora_nic::{CompletionKind, Flags, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 
-pub const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
+pub(crate) const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 
 /// RPC opcode of the kernel that most tests deploy.
-pub const OPCODE: u64 = 0x5354_524f_4d01;
+pub(crate) const OPCODE: u64 = 0x5354_524f_4d01;
 /// Size of the longest answer.
-pub const LONGEST: u32 = 16_384;
+pub(crate) const LONGEST: u32 = 16_384;
 /// Offset of the answers in the client's memory, one buffer after the other.
-pub const ANSWERS: usize = 1 << 20;
+pub(crate) const ANSWERS: usize = 1 << 20;
 /// Receives that the client keeps posted.
 const RECEIVES: u32 = 64;
 
-pub struct Bench {
+pub(crate) struct Bench {
     pub world: World,
     pub left: QueuePair,
     pub left_cq: CompletionQueue,
@@ -37,20 +37,20 @@ pub struct Bench {
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: Status,
     pub bytes: Vec<u8>,
 }
 
 /// The two transports: StRoM over go-back-N, and StRoM over IRN.
-pub fn arms() -> [Settings; 2] {
+pub(crate) fn arms() -> [Settings; 2] {
     let go_back_n =
         Settings { mtu: 256, strom: true, receives: RECEIVES, timeout: 11, ..Settings::default() };
     [go_back_n, Settings { irn: Some(128), ..go_back_n }]
 }
 
 /// Returns rules for links on which every kind of fault occurs.
-pub fn bad_links(seed: u64) -> Rules {
+pub(crate) fn bad_links(seed: u64) -> Rules {
     let mut random = Random::new(seed);
     let mut some = |most: f64| most * random.below(1000) as f64 / 1000.0;
     Rules::of(vec![
@@ -63,11 +63,11 @@ pub fn bad_links(seed: u64) -> Rules {
 }
 
 impl Bench {
-    pub fn new(seed: u64, settings: &Settings) -> Bench {
+    pub(crate) fn new(seed: u64, settings: &Settings) -> Bench {
         Bench::within(&Config { seed, ..Config::default() }, settings)
     }
 
-    pub fn within(config: &Config, settings: &Settings) -> Bench {
+    pub(crate) fn within(config: &Config, settings: &Settings) -> Bench {
         let mut world = World::new(config);
         let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, settings);
         let here = world.register(0, 2 << 20, ALL);
@@ -79,7 +79,7 @@ impl Bench {
     }
 
     /// Returns a bench for each of the two transports.
-    pub fn arms() -> [Bench; 2] {
+    pub(crate) fn arms() -> [Bench; 2] {
         arms().map(|settings| Bench::new(1, &settings))
     }
 
@@ -87,7 +87,7 @@ impl Bench {
         self.world.post_receive(self.left, &ReceiveRequest { id: 0, sges: &[] }).unwrap();
     }
 
-    pub fn init(&self, opcode: Option<u64>, kernels: Vec<Box<dyn Kernel>>) -> KernelInit {
+    pub(crate) fn init(&self, opcode: Option<u64>, kernels: Vec<Box<dyn Kernel>>) -> KernelInit {
         KernelInit {
             pd: self.world.pd(1),
             opcode,
@@ -100,27 +100,27 @@ impl Bench {
     }
 
     /// Deploys kernels at the server under [`OPCODE`].
-    pub fn deploy(&mut self, kernels: Vec<Box<dyn Kernel>>) -> u32 {
+    pub(crate) fn deploy(&mut self, kernels: Vec<Box<dyn Kernel>>) -> u32 {
         let init = self.init(Some(OPCODE), kernels);
         self.try_deploy(init).unwrap()
     }
 
-    pub fn try_deploy(&mut self, init: KernelInit) -> Result<u32, NicError> {
+    pub(crate) fn try_deploy(&mut self, init: KernelInit) -> Result<u32, NicError> {
         self.world.with_nic(1, |nic, _| nic.deploy_kernel(init))
     }
 
     /// Returns the destination of the answer to a request.
-    pub fn place(&self, tag: u32) -> Place {
+    pub(crate) fn place(&self, tag: u32) -> Place {
         let remote = self.here.remote(ANSWERS + tag as usize % 64 * LONGEST as usize);
         Place { addr: remote.addr, rkey: remote.rkey.get(), len: LONGEST }
     }
 
-    pub fn rpc(&mut self, opcode: u64, tag: u32, params: &[u8]) {
+    pub(crate) fn rpc(&mut self, opcode: u64, tag: u32, params: &[u8]) {
         let bytes = [&self.place(tag).emit(), params].concat();
         self.post(Operation::Rpc { opcode, tag }, tag, &bytes);
     }
 
-    pub fn rpc_write(&mut self, opcode: u64, tag: u32, bytes: &[u8]) {
+    pub(crate) fn rpc_write(&mut self, opcode: u64, tag: u32, bytes: &[u8]) {
         // From its own memory, which must stay unchanged until the data has arrived.
         let offset = tag as usize % 64 * (ANSWERS / 64);
         self.here.store(offset, bytes);
@@ -131,19 +131,19 @@ impl Bench {
         self.world.post(self.left, &request).unwrap();
     }
 
-    pub fn post(&mut self, operation: Operation, id: u32, bytes: &[u8]) {
+    pub(crate) fn post(&mut self, operation: Operation, id: u32, bytes: &[u8]) {
         let payload = Payload::Inline(bytes);
         let request = WorkRequest { id: u64::from(id), operation, payload, flags: SIGNALED };
         self.world.post(self.left, &request).unwrap();
     }
 
     /// Runs the world until no event is left. Returns the answers by tag.
-    pub fn run(&mut self) -> BTreeMap<u32, Answer> {
+    pub(crate) fn run(&mut self) -> BTreeMap<u32, Answer> {
         assert!(self.world.settle(20_000_000), "the world never comes to rest");
         self.answers()
     }
 
-    pub fn answers(&mut self) -> BTreeMap<u32, Answer> {
+    pub(crate) fn answers(&mut self) -> BTreeMap<u32, Answer> {
         let mut answers = BTreeMap::new();
         for completion in self.world.drain(self.left_cq) {
             assert_eq!(completion.status, remora_nic::Status::Success, "{completion:?}");
@@ -160,24 +160,24 @@ impl Bench {
     }
 
     /// Returns the first word at the destination of the answer to a request.
-    pub fn answer_at(&self, tag: u32) -> u64 {
+    pub(crate) fn answer_at(&self, tag: u32) -> u64 {
         let offset = ANSWERS + tag as usize % 64 * LONGEST as usize;
         u64::from_le_bytes(self.here.load(offset, 8).try_into().unwrap())
     }
 
-    pub fn facts(&mut self) -> Vec<KernelFacts> {
+    pub(crate) fn facts(&mut self) -> Vec<KernelFacts> {
         self.world.with_nic(1, |nic, _| nic.kernels().collect())
     }
 
     /// Returns true if all memory for answers is free and `busy` lanes are in use.
-    pub fn is_at_rest(&mut self, busy: u32) -> bool {
+    pub(crate) fn is_at_rest(&mut self, busy: u32) -> bool {
         self.facts().iter().all(|facts| facts.answers == facts.free_answers && facts.busy_lanes == busy)
     }
 }
 
 /// Runs a kernel for each of 100 seeds over both transports and bad links. `ask` sends requests, checks the
 /// answers and counts the events that must happen.
-pub fn every_seed<const N: usize, K: Kernel + Default + 'static>(
+pub(crate) fn every_seed<const N: usize, K: Kernel + Default + 'static>(
     ask: impl Fn(&mut Bench, &mut Random) -> [u64; N] + Sync,
 ) {
     for settings in arms() {
@@ -201,7 +201,7 @@ pub fn every_seed<const N: usize, K: Kernel + Default + 'static>(
 /// Writes all bytes that it receives to memory, one after the other. It answers an RPC WRITE with its
 /// position.
 #[derive(Default)]
-pub struct Journal {
+pub(crate) struct Journal {
     pub position: u64,
 }
 
@@ -225,7 +225,7 @@ impl Kernel for Journal {
 }
 
 /// A kernel that never ends.
-pub struct Endless;
+pub(crate) struct Endless;
 
 impl Kernel for Endless {
     fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
@@ -237,4 +237,4 @@ impl Kernel for Endless {
 }
 
 /// A key that names nothing.
-pub const NO_KEY: Key = Key::new(0);
+pub(crate) const NO_KEY: Key = Key::new(0);

@@ -62,7 +62,7 @@ fn ask(bench: &mut Bench, walk: &Walk, keys: &[u64], has: impl Fn(u64) -> bool) 
 }
 
 /// Returns the walk of the paper's list: key at word 0, next at word 2, value at word 4.
-pub fn list(address: u64) -> Walk {
+pub(crate) fn list(address: u64) -> Walk {
     Walk {
         address,
         value_size: 16,

@@ -40,7 +40,7 @@ struct Captured {
 }
 
 /// The captured ports.
-pub struct Captures {
+pub(crate) struct Captures {
     ports: BTreeMap<PortId, Captured>,
     packet: Vec<u8>,
 }
@@ -50,7 +50,7 @@ impl Captures {
     ///
     /// # Errors
     /// Fails if a port does not exist or is named twice, or if there are more than [`CAPTURES_MAX`].
-    pub fn new(simulation: &mut Simulation, asked: &[PortName]) -> Result<Captures, String> {
+    pub(crate) fn new(simulation: &mut Simulation, asked: &[PortName]) -> Result<Captures, String> {
         let count = asked.len();
         if count > CAPTURES_MAX {
             return Err(format!(
@@ -71,7 +71,7 @@ impl Captures {
     }
 
     /// Passes a frame to `sink` if its port is captured.
-    pub fn observe(&mut self, seen: &Seen<'_>, sink: &mut dyn Sink) {
+    pub(crate) fn observe(&mut self, seen: &Seen<'_>, sink: &mut dyn Sink) {
         let leaves = match seen.event() {
             PortEvent::Departed => true,
             PortEvent::Arrived => false,

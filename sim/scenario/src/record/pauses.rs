@@ -11,7 +11,7 @@ use crate::scenario::OutputFormat;
 const HEAD: &str = "time_ps,node,port,classes,quanta\n";
 
 /// Writes a line for every pause frame that arrives at a node.
-pub struct Pauses {
+pub(crate) struct Pauses {
     is_ns3: bool,
     /// For each port: its name, and true if its node is a switch.
     ports: Vec<(PortName, bool)>,
@@ -19,7 +19,7 @@ pub struct Pauses {
 
 impl Pauses {
     /// Starts to observe all pause frames of a simulation.
-    pub fn begin(format: OutputFormat, simulation: &mut Simulation, sink: &mut dyn Sink) -> Pauses {
+    pub(crate) fn begin(format: OutputFormat, simulation: &mut Simulation, sink: &mut dyn Sink) -> Pauses {
         simulation.observe_pauses();
         let network = simulation.network();
         let name = |port| {
@@ -33,7 +33,7 @@ impl Pauses {
         Pauses { is_ns3: is_ns3(format), ports }
     }
 
-    pub fn observe(&mut self, seen: &Seen<'_>, sink: &mut dyn Sink) {
+    pub(crate) fn observe(&mut self, seen: &Seen<'_>, sink: &mut dyn Sink) {
         let Some(pause) = seen.pause().filter(|_| seen.event() == PortEvent::Arrived) else { return };
         let (PortName { node, port }, is_switch) = self.ports[seen.port().index()];
         let line = if self.is_ns3 {

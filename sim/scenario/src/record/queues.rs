@@ -40,7 +40,7 @@ impl Queue {
 }
 
 /// The queues of all switches.
-pub struct Queues {
+pub(crate) struct Queues {
     is_ns3: bool,
     start: u64,
     /// Number of samples of the whole interval.
@@ -56,7 +56,7 @@ pub struct Queues {
 
 impl Queues {
     /// Starts to observe the queues of all switches, for samples in `range`.
-    pub fn begin(
+    pub(crate) fn begin(
         format: OutputFormat,
         range: [Time; 2],
         simulation: &mut Simulation,
@@ -91,7 +91,7 @@ impl Queues {
     }
 
     /// Returns the time of the next block: a multiple of 100 ms that has a sample, as in HPCC's program.
-    pub fn next(&self) -> Picos {
+    pub(crate) fn next(&self) -> Picos {
         self.next
     }
 
@@ -106,7 +106,7 @@ impl Queues {
         }
     }
 
-    pub fn observe(&mut self, seen: &Seen<'_>) {
+    pub(crate) fn observe(&mut self, seen: &Seen<'_>) {
         let Some(Some(place)) = self.places.get(seen.port().index()) else { return };
         let samples = self.before(seen.at());
         let queue = &mut self.queues[*place as usize];
@@ -120,14 +120,14 @@ impl Queues {
     }
 
     /// Writes the block that is due.
-    pub fn sample(&mut self, now: Picos, sink: &mut dyn Sink) {
+    pub(crate) fn sample(&mut self, now: Picos, sink: &mut dyn Sink) {
         self.block(now, sink);
         self.next = self.next.after(BLOCK);
         self.stop_behind_the_last();
     }
 
     /// Writes a last block with all samples when the run is over.
-    pub fn end(&mut self, now: Picos, sink: &mut dyn Sink) {
+    pub(crate) fn end(&mut self, now: Picos, sink: &mut dyn Sink) {
         if self.before(now.after(1)) > self.written {
             self.block(now, sink);
         }

@@ -26,7 +26,7 @@ struct Uplink {
 }
 
 /// The state of the samples.
-pub struct Samples {
+pub(crate) struct Samples {
     is_ns3: bool,
     interval: u64,
     /// Time of the next sample of uplinks and queue pairs, and end of the current interval of CNPs.
@@ -41,7 +41,7 @@ pub struct Samples {
 
 impl Samples {
     /// Starts sampling at the start of the first flow, rounded down to a whole interval.
-    pub fn begin(
+    pub(crate) fn begin(
         format: OutputFormat,
         interval: Time,
         flows: &[Flow],
@@ -76,11 +76,11 @@ impl Samples {
     }
 
     /// Returns the time at which [`Samples::sample`] must be called next.
-    pub fn next(&self) -> Picos {
+    pub(crate) fn next(&self) -> Picos {
         self.next.min(self.bucket)
     }
 
-    pub fn observe(&mut self, seen: &Seen<'_>) {
+    pub(crate) fn observe(&mut self, seen: &Seen<'_>) {
         if seen.event() == PortEvent::Departed
             && let Some(Some(place)) = self.places.get(seen.port().index())
         {
@@ -89,7 +89,7 @@ impl Samples {
     }
 
     /// Writes the samples that are due.
-    pub fn sample(&mut self, simulation: &Simulation, sink: &mut dyn Sink) {
+    pub(crate) fn sample(&mut self, simulation: &Simulation, sink: &mut dyn Sink) {
         let now = simulation.network().now();
         if self.bucket <= now {
             self.write_cnps(simulation, sink);
@@ -103,7 +103,7 @@ impl Samples {
     }
 
     /// Writes the CNPs of the last, shorter interval when the run is over.
-    pub fn end(&mut self, simulation: &Simulation, sink: &mut dyn Sink) {
+    pub(crate) fn end(&mut self, simulation: &Simulation, sink: &mut dyn Sink) {
         self.write_cnps(simulation, sink);
     }
 

@@ -20,7 +20,7 @@ const HEAD: &str = "time_ps,node,port,event,class,queued,src,dst,sport,dport,kin
 const EVERYBODY: u32 = u32::MAX;
 
 /// The traced nodes.
-pub struct Trace {
+pub(crate) struct Trace {
     is_ns3: bool,
     mtu: u32,
     irn: bool,
@@ -74,7 +74,7 @@ impl Trace {
     ///
     /// # Errors
     /// Fails if a node does not exist or if the format cannot represent the number of its ports.
-    pub fn begin(
+    pub(crate) fn begin(
         scenario: &Scenario,
         flows: &[Flow],
         paths: &Paths,
@@ -109,7 +109,7 @@ impl Trace {
         })
     }
 
-    pub fn observe(&mut self, seen: &Seen<'_>, sink: &mut dyn Sink) {
+    pub(crate) fn observe(&mut self, seen: &Seen<'_>, sink: &mut dyn Sink) {
         if !self.traced[seen.port().index()] {
             return;
         }

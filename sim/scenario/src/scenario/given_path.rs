@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Largest number of switches in a given path.
-pub const ABOVE_MAX: usize = 4;
+pub(crate) const ABOVE_MAX: usize = 4;
 
 /// The path of a flow, written `"7: 160 192"` for flow 7. Switches are listed from the one above the sender's
 /// own switch up to the top of the path. The way down to the receiver is the shortest one from there.

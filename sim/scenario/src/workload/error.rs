@@ -59,7 +59,7 @@ pub enum WorkloadError {
 
 /// Checks the flows of one workload: both ends are different hosts, ids are unique, and dependencies exist
 /// and can be met.
-pub fn check_flows(flows: &[Flow], topology: &Topology) -> Result<(), WorkloadError> {
+pub(crate) fn check_flows(flows: &[Flow], topology: &Topology) -> Result<(), WorkloadError> {
     let mut ids: Vec<u64> = flows.iter().map(|flow| flow.id).collect();
     ids.sort_unstable();
     if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {

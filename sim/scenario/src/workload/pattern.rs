@@ -10,7 +10,7 @@ use crate::flow::Flow;
 
 /// An incast: several hosts send to one host at once.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Incast {
+pub(crate) struct Incast {
     pub senders: u32,
     /// Size of each flow, in bytes.
     pub size: u64,
@@ -20,12 +20,12 @@ pub struct Incast {
 
 impl Incast {
     /// Returns the flows of a single incast at time 0, in the order of their senders.
-    pub fn once(&self, hosts: &[u32], seed: u64) -> Result<Vec<Flow>, WorkloadError> {
+    pub(crate) fn once(&self, hosts: &[u32], seed: u64) -> Result<Vec<Flow>, WorkloadError> {
         self.round(hosts, seed, 0, 0)
     }
 
     /// Returns incasts at random times that put a mean load of `repeat.load` on the links of all hosts.
-    pub fn repeated(
+    pub(crate) fn repeated(
         &self,
         topology: &Topology,
         hosts: &[u32],
@@ -76,7 +76,7 @@ impl Incast {
 
 /// Returns one flow per host, to the next host in a random cyclic order, sorted by sender. Fewer than two
 /// hosts give no flows.
-pub fn permutation(hosts: &[u32], seed: u64, size: u64) -> Vec<Flow> {
+pub(crate) fn permutation(hosts: &[u32], seed: u64, size: u64) -> Vec<Flow> {
     let mut order: Vec<(u64, u32)> =
         hosts.iter().map(|host| (stream(seed, Purpose::Order, u64::from(*host)).bits(), *host)).collect();
     order.sort_unstable();
@@ -93,7 +93,7 @@ pub fn permutation(hosts: &[u32], seed: u64, size: u64) -> Vec<Flow> {
 
 /// Returns a flow for every ordered pair of hosts. Each host sends to the next host first, so that the first
 /// flows have different receivers.
-pub fn all_to_all(hosts: &[u32], size: u64) -> Result<Vec<Flow>, WorkloadError> {
+pub(crate) fn all_to_all(hosts: &[u32], size: u64) -> Result<Vec<Flow>, WorkloadError> {
     let count = hosts.len();
     if count.saturating_mul(count.saturating_sub(1)) > FLOWS_MAX {
         return Err(WorkloadError::TooMany);

@@ -14,7 +14,7 @@ use crate::flow::Flow;
 ///
 /// The mean gap between two flows of a host is `mean size * 8 / (rate * load)` seconds, where `rate` is the
 /// sum of the rates of its links.
-pub fn flows(
+pub(crate) fn flows(
     topology: &Topology,
     hosts: &[u32],
     seed: u64,
@@ -51,12 +51,12 @@ pub fn flows(
 }
 
 /// Draws an exponentially distributed gap with this mean, in ps; at least 1, so that every loop ends.
-pub fn gap(random: &mut Random, mean: f64) -> u64 {
+pub(crate) fn gap(random: &mut Random, mean: f64) -> u64 {
     ((-libm::log(1.0 - unit(random)) * mean) as u64).max(1)
 }
 
 /// Returns the sum of the rates of each node's links, in bit/s.
-pub fn rates(topology: &Topology) -> Vec<u64> {
+pub(crate) fn rates(topology: &Topology) -> Vec<u64> {
     let mut rates = vec![0u64; topology.nodes.len()];
     for link in &topology.links {
         for node in [link.a, link.b] {

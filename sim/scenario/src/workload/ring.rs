@@ -11,7 +11,7 @@ use crate::flow::{After, Dependency, End, Flow, Start};
 ///
 /// In round `r` the host at position `i` sends chunk `i - r` (modulo n) to the next host, as soon as it has
 /// received that chunk from the previous host. The flow has the id `r * n + i`.
-pub fn all_reduce(hosts: &[u32], size: u64) -> Result<Vec<Flow>, WorkloadError> {
+pub(crate) fn all_reduce(hosts: &[u32], size: u64) -> Result<Vec<Flow>, WorkloadError> {
     let n = hosts.len();
     if n < 2 {
         return Err(WorkloadError::TooFewHosts { needs: 2, has: n });

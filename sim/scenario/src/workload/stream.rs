@@ -4,7 +4,7 @@ use remora_fault::Random;
 
 /// The purpose of a stream.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     Gaps = 1,
     Sizes = 2,
     /// Receivers of flows.
@@ -18,13 +18,13 @@ pub enum Purpose {
 }
 
 /// Returns the seed of a workload, by its number in the scenario.
-pub fn of_workload(seed: u64, number: u64) -> u64 {
+pub(crate) fn of_workload(seed: u64, number: u64) -> u64 {
     mixed(mixed(seed, 0x776f_726b), number)
 }
 
 /// Returns the stream of a purpose and a host. For the receivers of incasts, `host` is the number of the
 /// round, and for their senders it holds both.
-pub fn stream(seed: u64, purpose: Purpose, host: u64) -> Random {
+pub(crate) fn stream(seed: u64, purpose: Purpose, host: u64) -> Random {
     Random::new(mixed(mixed(seed, purpose as u64), host))
 }
 

@@ -4,16 +4,16 @@
 use super::distribution::{Cdf, CdfError, Point};
 
 /// Web search at Microsoft, from DCTCP's paper.
-pub const WEBSEARCH: &str = include_str!("tables/websearch.txt");
+pub(crate) const WEBSEARCH: &str = include_str!("tables/websearch.txt");
 /// Hadoop at Facebook, 2015.
-pub const FB_HDP: &str = include_str!("tables/fb_hdp.txt");
+pub(crate) const FB_HDP: &str = include_str!("tables/fb_hdp.txt");
 /// Storage at Alibaba, 2019.
-pub const ALI_STORAGE: &str = include_str!("tables/ali_storage.txt");
+pub(crate) const ALI_STORAGE: &str = include_str!("tables/ali_storage.txt");
 /// RPCs at Google, 2008, from Homa's paper.
-pub const GOOGLE_RPC: &str = include_str!("tables/google_rpc.txt");
+pub(crate) const GOOGLE_RPC: &str = include_str!("tables/google_rpc.txt");
 
 /// Parses one of these tables.
-pub fn cdf(table: &str) -> Result<Cdf, CdfError> {
+pub(crate) fn cdf(table: &str) -> Result<Cdf, CdfError> {
     let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(f64::NAN);
     let point = |line: &str| {
         let mut words = line.split_whitespace();

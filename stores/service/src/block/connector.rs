@@ -14,13 +14,13 @@ use crate::error::{Context as _, Result, ensure, need};
 use crate::server::READS;
 
 /// A connection to a replica.
-pub struct Link {
+pub(crate) struct Link {
     pub pair: QueuePair<Ready>,
     pub cq: CompletionQueue,
 }
 
 /// The result of a connection attempt.
-pub struct Attempt {
+pub(crate) struct Attempt {
     /// Index of the replica among the addresses.
     pub index: usize,
     /// The connection and the replica's answer, or the failure.
@@ -28,7 +28,7 @@ pub struct Attempt {
 }
 
 /// A connector, which makes connections in threads of their own.
-pub struct Connector {
+pub(crate) struct Connector {
     context: Context,
     domain: ProtectionDomain,
     needs: QueueNeeds,
@@ -41,7 +41,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Connector {
     /// Returns a connector for this NIC, whose queue pairs have the sizes `needs`.
-    pub fn new(context: Context, domain: ProtectionDomain, needs: QueueNeeds) -> Connector {
+    pub(crate) fn new(context: Context, domain: ProtectionDomain, needs: QueueNeeds) -> Connector {
         let (sender, attempts) = channel();
         Connector { context, domain, needs, sender, attempts }
     }
@@ -50,7 +50,13 @@ impl Connector {
     ///
     /// # Errors
     /// The thread could not be started.
-    pub fn begin(&self, index: usize, address: SocketAddr, hello: Hello, pause: Duration) -> Result<()> {
+    pub(crate) fn begin(
+        &self,
+        index: usize,
+        address: SocketAddr,
+        hello: Hello,
+        pause: Duration,
+    ) -> Result<()> {
         let context = self.context.clone();
         let domain = self.domain.clone();
         let needs = self.needs;
@@ -67,7 +73,7 @@ impl Connector {
     }
 
     /// Returns the next attempt that has ended.
-    pub fn next(&self) -> Option<Attempt> {
+    pub(crate) fn next(&self) -> Option<Attempt> {
         self.attempts.try_recv().ok()
     }
 }

@@ -12,7 +12,7 @@ const INPUT: usize = 16 << 10;
 
 /// The event that a connection waits for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub(crate) enum Wish {
     /// The connection needs another turn.
     Turn,
     /// The connection waits for its socket to become readable or writable.
@@ -22,7 +22,7 @@ pub enum Wish {
 }
 
 /// A connection of a client.
-pub struct Connection {
+pub(crate) struct Connection {
     pub stream: Stream,
     session: Session,
     input: Box<[u8]>,
@@ -58,7 +58,7 @@ enum Read {
 }
 
 impl Connection {
-    pub fn new(stream: Stream, session: Session, serial: u64, now: Instant) -> Connection {
+    pub(crate) fn new(stream: Stream, session: Session, serial: u64, now: Instant) -> Connection {
         let input = vec![0; INPUT].into_boxed_slice();
         let output = Vec::with_capacity(OUTPUT);
         Connection {
@@ -78,13 +78,13 @@ impl Connection {
     }
 
     /// Returns the time at which the session must be resumed without input.
-    pub fn wakes(&self) -> Option<Instant> {
+    pub(crate) fn wakes(&self) -> Option<Instant> {
         self.session.wakes()
     }
 
     /// Reads once, answers what can be answered, and sends. The amount of work is bounded, so that all
     /// connections get their turn.
-    pub fn turn(&mut self, cache: &mut Cache, now: Instant) -> io::Result<Wish> {
+    pub(crate) fn turn(&mut self, cache: &mut Cache, now: Instant) -> io::Result<Wish> {
         let read = if self.session.is_closed() { Read::End } else { self.read()? };
         self.start += self.session.run(cache, now, &self.input[self.start..self.end], &mut self.output);
         if read == Read::End {
@@ -156,7 +156,7 @@ impl Connection {
     }
 
     /// Releases what the session holds of the cache.
-    pub fn close(self, cache: &mut Cache) {
+    pub(crate) fn close(self, cache: &mut Cache) {
         self.session.close(cache);
     }
 }

@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const AROUND: usize = 1024;
 
 /// A connection to a memcached server.
-pub struct Memcached {
+pub(crate) struct Memcached {
     stream: TcpStream,
     answer: Vec<u8>,
 }
@@ -26,7 +26,7 @@ impl Memcached {
     ///
     /// # Errors
     /// The connection is not established within five seconds.
-    pub fn connect(address: SocketAddr) -> Result<Memcached> {
+    pub(crate) fn connect(address: SocketAddr) -> Result<Memcached> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -37,7 +37,7 @@ impl Memcached {
     ///
     /// # Errors
     /// No answer arrives within five seconds, or the answer is an error.
-    pub fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>> {
         self.stream.write_all(format!("get {key}\r\n").as_bytes())?;
         let deadline = Instant::now() + PATIENCE;
         let line = self.line(deadline)?;
@@ -60,7 +60,7 @@ impl Memcached {
     ///
     /// # Errors
     /// No answer arrives within five seconds, or the server refuses.
-    pub fn set(&mut self, key: &str, value: &[u8]) -> Result<()> {
+    pub(crate) fn set(&mut self, key: &str, value: &[u8]) -> Result<()> {
         let head = format!("set {key} 0 0 {}\r\n", value.len());
         self.stream.write_all(&[head.as_bytes(), value, b"\r\n"].concat())?;
         match self.line(Instant::now() + PATIENCE)?.as_str() {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use remora_transport::Instant;
 
 /// The index of a connection, its serial number, and the reason of the timer.
-pub type Timer = (usize, u64, Why);
+pub(crate) type Timer = (usize, u64, Why);
 
 /// The reason of a timer.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Why {
+pub(crate) enum Why {
     /// The client has been silent for too long.
     Idle,
     /// A line of the client was refused, and the data that follows it should have arrived.
@@ -20,24 +20,24 @@ pub enum Why {
 
 /// A queue of timers, ordered by time. Each connection has at most one timer per reason.
 #[derive(Default)]
-pub struct Timers {
+pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, Timer)>>,
 }
 
 impl Timers {
     /// Adds a timer that expires at `time`.
-    pub fn set(&mut self, time: Instant, timer: Timer) {
+    pub(crate) fn set(&mut self, time: Instant, timer: Timer) {
         self.heap.push(Reverse((time, timer)));
     }
 
     /// Removes and returns an expired timer, if there is one.
-    pub fn due(&mut self, now: Instant) -> Option<Timer> {
+    pub(crate) fn due(&mut self, now: Instant) -> Option<Timer> {
         let Reverse((time, _)) = *self.heap.peek()?;
         (time <= now).then(|| self.heap.pop()).flatten().map(|Reverse((_, timer))| timer)
     }
 
     /// Returns the time until the next timer expires, or `None` if there is no timer.
-    pub fn wait(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         self.heap.peek().map(|Reverse((time, _))| Duration::from_nanos(time.since(now)))
     }
 }

@@ -16,7 +16,7 @@ use crate::post::registered;
 ///
 /// # Errors
 /// The server does not answer, or `report` returns an error.
-pub fn by_calls<D: Classical>(session: &mut Session<D>, report: &mut Found<'_>) -> Result<()> {
+pub(crate) fn by_calls<D: Classical>(session: &mut Session<D>, report: &mut Found<'_>) -> Result<()> {
     let mut cursor = Some(Cursor::START);
     while let Some(current) = cursor {
         let (next, keys) = session.one(|client, nic| client.list(current, nic), page)??;
@@ -43,7 +43,7 @@ pub(super) fn page(finished: &Finished<'_>) -> Result<(Option<Cursor>, Vec<Vec<u
 ///
 /// # Errors
 /// The server's NIC does not answer, or `report` returns an error.
-pub fn by_reads(session: &mut Session<PrismDesign>, report: &mut Found<'_>) -> Result<()> {
+pub(crate) fn by_reads(session: &mut Session<PrismDesign>, report: &mut Found<'_>) -> Result<()> {
     let grant = Grant::decode(session.grant())?;
     let arena = session.allocate(Scan::arena_len(grant.max_key))?;
     let mut scan = Scan::new(&grant, registered(&arena))?;

@@ -8,7 +8,7 @@ use remora_store::kv::prism::{Config, Loader, MovePolicy, Mover, PrismTable};
 use remora_store::kv::{Hello, Refusal, SessionError};
 use remora_verbs::{Access, CompletionQueue, EMPTY, QpOptions, QueuePair, Ready, WorkCompletion};
 
-pub use buffers::bytes_for;
+pub(crate) use buffers::bytes_for;
 
 use super::program::Loads;
 use super::{Limits, Size};
@@ -83,7 +83,7 @@ pub type PrismServer = HeapServer<PrismTableProgram>;
 
 /// Creates the program, with table and buffers in one region. The table may grow until one key per buffer
 /// takes half of the slots.
-pub fn open(limits: &Limits, size: Size, memory: &mut Memory) -> Result<PrismServer> {
+pub(crate) fn open(limits: &Limits, size: Size, memory: &mut Memory) -> Result<PrismServer> {
     let Size { capacity, bytes, seed, .. } = size;
     let buffers = buffers::sizes(limits, &size.contents, capacity, bytes as u64)?;
     let count = buffers.iter().map(|(_, count)| u64::from(*count)).sum();

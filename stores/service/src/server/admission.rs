@@ -30,7 +30,7 @@ struct Joining<C> {
 }
 
 /// The clients that are connecting, and the watch of connected ones.
-pub struct Admission<C> {
+pub(crate) struct Admission<C> {
     handshakes: Handshakes,
     joining: Vec<Joining<C>>,
     /// A request for which there may be a place if one of the connecting clients fails.
@@ -43,7 +43,7 @@ impl<C: Copy> Admission<C> {
     ///
     /// # Errors
     /// The system has no free file descriptor.
-    pub fn new() -> Result<Admission<C>> {
+    pub(crate) fn new() -> Result<Admission<C>> {
         let handshakes = Handshakes::new()?;
         let departures = Departures::new()?;
         Ok(Admission { handshakes, joining: Vec::new(), waiting: None, departures })
@@ -51,7 +51,7 @@ impl<C: Copy> Admission<C> {
 
     /// Returns the file descriptors that become readable when a client has connected, when one has left, and
     /// when one arrives, if it can be accepted.
-    pub fn descriptors<'a>(&'a self, listener: &'a Listener) -> Vec<BorrowedFd<'a>> {
+    pub(crate) fn descriptors<'a>(&'a self, listener: &'a Listener) -> Vec<BorrowedFd<'a>> {
         let mut all = vec![self.handshakes.as_fd(), self.departures.as_fd()];
         if self.waiting.is_none() && self.handshakes.len() < Handshakes::MOST {
             all.push(listener.as_fd());
@@ -60,7 +60,7 @@ impl<C: Copy> Admission<C> {
     }
 
     /// Watches a connected client, identified by its queue pair.
-    pub fn watch(&self, pair: &QueuePair<Ready>) {
+    pub(crate) fn watch(&self, pair: &QueuePair<Ready>) {
         // Without the watch, a departure is detected by probing the client's NIC.
         if let Some(connection) = pair.connection()
             && let Err(error) = self.departures.add(connection, pair.number().into())
@@ -70,14 +70,14 @@ impl<C: Copy> Admission<C> {
     }
 
     /// Ends the watch of a queue pair that is about to be destroyed.
-    pub fn forget(&self, pair: &QueuePair<Ready>) {
+    pub(crate) fn forget(&self, pair: &QueuePair<Ready>) {
         if let Some(connection) = pair.connection() {
             self.departures.remove(connection);
         }
     }
 
     /// Ends connection attempts of clients that the program wants ended.
-    pub fn end_over<P: Program<Connection = C>>(&mut self, program: &P) {
+    pub(crate) fn end_over<P: Program<Connection = C>>(&mut self, program: &P) {
         for Joining { id, connection, .. } in &self.joining {
             if program.is_over(*connection) {
                 self.handshakes.end(*id);

@@ -44,7 +44,7 @@ impl Memory {
 }
 
 /// Returns an empty WRITE that makes the peer's NIC send an acknowledgement.
-pub fn probe() -> WorkRequest<'static> {
+pub(crate) fn probe() -> WorkRequest<'static> {
     WorkRequest {
         id: PROBE,
         operation: Operation::Write(Remote { addr: 0, rkey: remora_verbs::Key::new(0) }),

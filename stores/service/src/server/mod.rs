@@ -317,7 +317,7 @@ mod tests {
     use super::{AtomicBool, Ordering};
 
     /// Stops a server's thread, even if its test panics.
-    pub struct StopOnDrop<'a>(pub &'a AtomicBool);
+    pub(crate) struct StopOnDrop<'a>(pub &'a AtomicBool);
 
     impl Drop for StopOnDrop<'_> {
         fn drop(&mut self) {

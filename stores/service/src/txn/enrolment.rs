@@ -14,7 +14,7 @@ use remora_verbs::{
 use crate::error::{Context as _, Result, bail, ensure};
 
 /// The connections to the shards, before the machine gets the queue pairs.
-pub struct Shards<'a> {
+pub(crate) struct Shards<'a> {
     /// The queue pairs, one per shard.
     pub pairs: &'a mut [QueuePair<Ready>],
     /// The completion queue of all queue pairs.
@@ -61,7 +61,7 @@ impl Shards<'_> {
     ///
     /// # Errors
     /// A shard has another incarnation than earlier clients saw.
-    pub fn enrol_all(&mut self, welcomes: &[Welcome], addresses: &[SocketAddr]) -> Result<()> {
+    pub(crate) fn enrol_all(&mut self, welcomes: &[Welcome], addresses: &[SocketAddr]) -> Result<()> {
         for (target, shard) in welcomes.iter().zip(0..) {
             for (other, address) in
                 welcomes.iter().zip(addresses).filter(|(other, _)| other.shard != target.shard)

@@ -17,7 +17,7 @@ pub struct ShardId {
 }
 
 /// A shard's identity and state, as clients see them.
-pub struct ShardIdentity {
+pub(crate) struct ShardIdentity {
     id: ShardId,
     limits: Limits,
     run: u64,
@@ -31,7 +31,7 @@ impl ShardIdentity {
     ///
     /// # Errors
     /// The memory is too small.
-    pub fn open(
+    pub(crate) fn open(
         id: ShardId,
         limits: Limits,
         memory: Registered,
@@ -50,12 +50,12 @@ impl ShardIdentity {
     }
 
     /// Returns the number of the shard in its store.
-    pub fn id(&self) -> ShardId {
+    pub(crate) fn id(&self) -> ShardId {
         self.id
     }
 
     /// Returns the number of the shard's run.
-    pub fn run(&self) -> u64 {
+    pub(crate) fn run(&self) -> u64 {
         self.run
     }
 
@@ -63,7 +63,7 @@ impl ShardIdentity {
     ///
     /// # Errors
     /// The client does not fit this shard.
-    pub fn read(&self, hello: &[u8]) -> Result<Hello> {
+    pub(crate) fn read(&self, hello: &[u8]) -> Result<Hello> {
         let hello = Hello::decode(hello);
         let hello = need!(hello, Peer, "this is a shard of transactions, and the client is none of it");
         let ShardId { shard, shards } = self.id;
@@ -78,7 +78,7 @@ impl ShardIdentity {
     }
 
     /// Returns the encoded answer to a client.
-    pub fn welcome(&self, granted: Granted) -> Vec<u8> {
+    pub(crate) fn welcome(&self, granted: Granted) -> Vec<u8> {
         let ShardIdentity { limits, run, began, .. } = *self;
         let welcome = Welcome {
             shard: self.id.shard,

@@ -15,26 +15,26 @@ use crate::error::{Context as _, Result, bail, ensure, need};
 
 /// The first message of a shard that connects to another one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecoveryHello {
+pub(crate) struct RecoveryHello {
     /// The run of the other shard, as clients reported it.
     pub run: u64,
 }
 
 impl RecoveryHello {
     /// Encodes the message.
-    pub fn encode(self) -> Vec<u8> {
+    pub(crate) fn encode(self) -> Vec<u8> {
         codec::encode(b"RTP2", &self)
     }
 
     /// Decodes the message. Returns `None` if it is malformed.
-    pub fn decode(bytes: &[u8]) -> Option<RecoveryHello> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<RecoveryHello> {
         codec::decode(b"RTP2", bytes)
     }
 }
 
 /// A question about the client with this name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Question {
+pub(crate) enum Question {
     /// Closes the client's connection; the answer lists its transactions that had begun to write.
     Decided(u64),
     /// Ends the client's transactions: the listed ones are committed, all others are aborted.
@@ -45,7 +45,7 @@ pub enum Question {
 
 /// The answer to a [`Question`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// The connection is still being closed: repeat the question.
     Wait,
     /// The request was executed. For [`Question::Decided`], these transactions had begun to write.
@@ -53,36 +53,36 @@ pub enum Answer {
 }
 
 /// Maximum number of transactions in a message.
-pub const MOST: usize = 2 * 64 * super::MOST_SHARDS;
+pub(crate) const MOST: usize = 2 * 64 * super::MOST_SHARDS;
 /// Bytes of the longest message.
-pub const LONGEST: usize = 32 + 10 * MOST;
+pub(crate) const LONGEST: usize = 32 + 10 * MOST;
 
 impl Question {
     /// Encodes the message.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         codec::encode(b"RTQ1", self)
     }
 
     /// Decodes the message. Returns `None` if it is malformed.
-    pub fn decode(bytes: &[u8]) -> Option<Question> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Question> {
         codec::decode(b"RTQ1", bytes)
     }
 }
 
 impl Answer {
     /// Encodes the message.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         codec::encode(b"RTA1", self)
     }
 
     /// Decodes the message. Returns `None` if it is malformed.
-    pub fn decode(bytes: &[u8]) -> Option<Answer> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Answer> {
         codec::decode(b"RTA1", bytes)
     }
 }
 
 /// A connection to another shard.
-pub struct Peer {
+pub(crate) struct Peer {
     pair: QueuePair<Ready>,
     cq: CompletionQueue,
     /// A buffer for questions and a buffer for answers.
@@ -101,7 +101,7 @@ impl Peer {
     ///
     /// # Errors
     /// The shard does not answer, or is another one.
-    pub fn connect(context: &Context, member: Member) -> Result<Peer> {
+    pub(crate) fn connect(context: &Context, member: Member) -> Result<Peer> {
         let domain = context.alloc_pd()?;
         let cq = context.create_cq(8)?;
         let memory = domain.allocate(2 * LONGEST, Access::LOCAL_WRITE)?;
@@ -122,7 +122,7 @@ impl Peer {
     ///
     /// # Errors
     /// There is no answer.
-    pub fn ask(&mut self, question: &Question) -> Result<Vec<u64>> {
+    pub(crate) fn ask(&mut self, question: &Question) -> Result<Vec<u64>> {
         for _ in 0..ATTEMPTS {
             match self.ask_once(&question.encode())? {
                 Answer::Done(numbers) => return Ok(numbers),

@@ -12,7 +12,7 @@ use crate::server::{BufferTable, HeapServer, Memory, Sizes};
 const SESSIONS: u32 = (1 << 14) - 1;
 /// Maximum distance of a key's slot from its home. With half of the slots free, a million keys stay within
 /// it.
-pub const REACH: u32 = 128;
+pub(crate) const REACH: u32 = 128;
 
 /// The table of a shard.
 pub struct PrismTx {

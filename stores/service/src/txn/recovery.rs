@@ -19,16 +19,16 @@ use crate::{Error, Result};
 
 /// A table that the serving and the recovering thread share.
 #[derive(Clone)]
-pub struct Shared(Arc<Mutex<Shard>>);
+pub(crate) struct Shared(Arc<Mutex<Shard>>);
 
 impl Shared {
     /// Returns a shared table.
-    pub fn new(shard: Shard) -> Shared {
+    pub(crate) fn new(shard: Shard) -> Shared {
         Shared(Arc::new(Mutex::new(shard)))
     }
 
     /// Locks the table.
-    pub fn lock(&self) -> MutexGuard<'_, Shard> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Shard> {
         // A thread that panicked leaves the table in a state that clients, too, may leave at any time.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,7 +55,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// The thread could not be started.
-pub fn start(
+pub(crate) fn start(
     context: Context,
     shard: Shared,
     incarnations: Incarnations,

@@ -13,7 +13,7 @@ const STEP: u32 = 256;
 
 /// The client numbers of one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Numbers {
+pub(crate) struct Numbers {
     next: u32,
     mark: u32,
     end: u32,
@@ -21,43 +21,43 @@ pub struct Numbers {
 
 impl Numbers {
     /// Returns the mark of a replica when its store begins. Every replica can compute it.
-    pub fn first_mark(replica: usize) -> u32 {
+    pub(crate) fn first_mark(replica: usize) -> u32 {
         replica as u32 * SHARE + STEP
     }
 
     /// Returns the numbers of a replica whose store begins.
-    pub fn first(replica: usize) -> Numbers {
+    pub(crate) fn first(replica: usize) -> Numbers {
         Numbers { next: replica as u32 * SHARE, ..Numbers::behind(replica, Numbers::first_mark(replica)) }
     }
 
     /// Returns the numbers of a replica that replaces one with this mark. None can be issued until the mark
     /// is moved.
-    pub fn behind(replica: usize, mark: u32) -> Numbers {
+    pub(crate) fn behind(replica: usize, mark: u32) -> Numbers {
         let end = (replica as u32 + 1) * SHARE;
         let mark = mark.clamp(replica as u32 * SHARE, end);
         Numbers { next: mark, mark, end }
     }
 
     /// Issues the next number. Returns `None` if the mark is reached or the share is used up.
-    pub fn give(&mut self) -> Option<ClientId> {
+    pub(crate) fn give(&mut self) -> Option<ClientId> {
         let number = ClientId::new(self.next).filter(|_| self.next < self.mark)?;
         self.next += 1;
         Some(number)
     }
 
     /// Returns the mark to move to, or `None` if enough numbers are left below the current mark.
-    pub fn wanted(&self) -> Option<u32> {
+    pub(crate) fn wanted(&self) -> Option<u32> {
         let short = self.mark - self.next < STEP / 2 && self.mark < self.end;
         short.then(|| (self.mark + STEP).min(self.end))
     }
 
     /// Moves the mark after f other replicas have learned it.
-    pub fn moved(&mut self, mark: u32) {
+    pub(crate) fn moved(&mut self, mark: u32) {
         self.mark = self.mark.max(mark.min(self.end));
     }
 
     /// Returns true if the share is used up.
-    pub fn are_used_up(&self) -> bool {
+    pub(crate) fn are_used_up(&self) -> bool {
         self.next == self.end
     }
 }

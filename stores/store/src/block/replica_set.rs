@@ -8,18 +8,18 @@ use crate::Broken;
 
 /// The id of a request: its purpose, its slot, and the number of the connection to the replica.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct WorkId {
+pub(crate) struct WorkId {
     pub step: u8,
     pub connection: u16,
     pub slot: u16,
 }
 
 impl WorkId {
-    pub fn encode(self) -> u64 {
+    pub(crate) fn encode(self) -> u64 {
         u64::from(self.step) << 32 | u64::from(self.connection) << 16 | u64::from(self.slot)
     }
 
-    pub fn decode(id: u64) -> WorkId {
+    pub(crate) fn decode(id: u64) -> WorkId {
         WorkId { step: (id >> 32) as u8, connection: (id >> 16) as u16, slot: id as u16 }
     }
 }
@@ -37,7 +37,7 @@ struct Member {
 
 /// All replicas of a store as one client sees them.
 #[derive(Debug)]
-pub struct ReplicaSet {
+pub(crate) struct ReplicaSet {
     members: Vec<Member>,
     most_tails: u32,
     /// Replicas that were skipped because they had too many outstanding requests.
@@ -45,7 +45,7 @@ pub struct ReplicaSet {
 }
 
 impl ReplicaSet {
-    pub fn new(config: &ClientConfig) -> ReplicaSet {
+    pub(crate) fn new(config: &ClientConfig) -> ReplicaSet {
         ReplicaSet {
             members: (0..config.replicas).map(|_| Member::default()).collect(),
             most_tails: config.tails(),
@@ -53,17 +53,17 @@ impl ReplicaSet {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.members.len()
     }
 
-    pub fn join(&mut self, replica: usize, grant: Grant) {
+    pub(crate) fn join(&mut self, replica: usize, grant: Grant) {
         let member = &mut self.members[replica];
         let connection = member.connection.wrapping_add(1);
         *member = Member { grant: Some(grant), connection, ..Member::default() };
     }
 
-    pub fn leave(&mut self, replica: usize) {
+    pub(crate) fn leave(&mut self, replica: usize) {
         let member = &mut self.members[replica];
         (member.grant, member.tails, member.lost) = (None, 0, None);
         self.passed.remove(replica);
@@ -71,13 +71,13 @@ impl ReplicaSet {
 
     /// Returns the replica's grant, or `None` if the replica is not connected.
     #[inline]
-    pub fn grant(&self, replica: usize) -> Option<&Grant> {
+    pub(crate) fn grant(&self, replica: usize) -> Option<&Grant> {
         self.members[replica].grant.as_ref()
     }
 
     /// Returns true if the replica is connected and does not have too many outstanding requests.
     #[inline]
-    pub fn is_free(&self, replica: usize) -> bool {
+    pub(crate) fn is_free(&self, replica: usize) -> bool {
         let member = &self.members[replica];
         member.grant.is_some() && member.tails < self.most_tails
     }
@@ -85,7 +85,7 @@ impl ReplicaSet {
     /// Returns true if the replica may get a new request. If not, the client retries when the replica has
     /// [caught up](ReplicaSet::caught_up).
     #[inline]
-    pub fn takes(&mut self, replica: usize, has_space: bool) -> bool {
+    pub(crate) fn takes(&mut self, replica: usize, has_space: bool) -> bool {
         let takes = has_space && self.members[replica].tails < self.most_tails;
         if !takes {
             self.passed.add(replica);
@@ -94,7 +94,7 @@ impl ReplicaSet {
     }
 
     /// Returns true once when a replica that was skipped takes requests again.
-    pub fn caught_up(&mut self, replica: usize, has_space: bool) -> bool {
+    pub(crate) fn caught_up(&mut self, replica: usize, has_space: bool) -> bool {
         let caught = self.passed.has(replica) && has_space && self.members[replica].tails < self.most_tails;
         if caught {
             self.passed.remove(replica);
@@ -103,18 +103,18 @@ impl ReplicaSet {
     }
 
     /// Counts one more (`more`) or one less finished operation with a request at this replica.
-    pub fn tail(&mut self, replica: usize, more: bool) {
+    pub(crate) fn tail(&mut self, replica: usize, more: bool) {
         let tails = &mut self.members[replica].tails;
         *tails = if more { *tails + 1 } else { tails.saturating_sub(1) };
     }
 
-    pub fn id(&self, replica: usize, step: u8, slot: usize) -> u64 {
+    pub(crate) fn id(&self, replica: usize, step: u8, slot: usize) -> u64 {
         WorkId { step, connection: self.members[replica].connection, slot: slot as u16 }.encode()
     }
 
     /// Returns the id of a completed request. Returns `None` if the completion belongs to an earlier
     /// connection or reports a failure.
-    pub fn take(&mut self, replica: usize, completion: &WorkCompletion) -> Option<WorkId> {
+    pub(crate) fn take(&mut self, replica: usize, completion: &WorkCompletion) -> Option<WorkId> {
         let id = WorkId::decode(completion.id);
         let member = &self.members[replica];
         if member.grant.is_none() || id.connection != member.connection {
@@ -128,11 +128,11 @@ impl ReplicaSet {
     }
 
     /// Notes that a connection must be closed.
-    pub fn lose(&mut self, replica: usize, why: Broken) {
+    pub(crate) fn lose(&mut self, replica: usize, why: Broken) {
         self.members[replica].lost.get_or_insert(why);
     }
 
-    pub fn lost(&self) -> Option<Lost> {
+    pub(crate) fn lost(&self) -> Option<Lost> {
         let all = self.members.iter().enumerate();
         all.filter_map(|(replica, member)| Some(Lost { replica, why: member.lost? })).next()
     }

@@ -5,7 +5,7 @@ use super::{ClientConfig, Refused};
 /// The free slots of a client. A slot is free again after its operation has ended and no replica has a
 /// request of the slot.
 #[derive(Debug)]
-pub struct Slots {
+pub(crate) struct Slots {
     free: Vec<u16>,
     all: usize,
     in_flight: usize,
@@ -15,7 +15,7 @@ pub struct Slots {
 
 impl Slots {
     /// Returns the slots of a client, all of them free.
-    pub fn new(config: &ClientConfig) -> Slots {
+    pub(crate) fn new(config: &ClientConfig) -> Slots {
         let all = config.slots();
         let free = (0..all as u16).rev().collect();
         let window = config.window.into();
@@ -27,7 +27,7 @@ impl Slots {
     ///
     /// # Errors
     /// `NoSuchBlock`, `WindowFull`.
-    pub fn begin(&mut self, block: u64) -> Result<usize, Refused> {
+    pub(crate) fn begin(&mut self, block: u64) -> Result<usize, Refused> {
         if block >= self.blocks {
             return Err(Refused::NoSuchBlock);
         }
@@ -40,19 +40,19 @@ impl Slots {
     }
 
     /// Notes that an operation has ended for its user. Its slot may still be busy at slow replicas.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.in_flight -= 1;
     }
 
     /// Frees a slot of which no replica has a request any more.
-    pub fn free(&mut self, slot: usize) {
+    pub(crate) fn free(&mut self, slot: usize) {
         self.free.push(slot as u16);
     }
 
     /// Asserts, in debug builds only, that each slot is free, in flight or left at slow replicas. `is_idle`
     /// returns true if nothing uses a slot. All slots are checked when nothing is in flight.
     #[inline(always)]
-    pub fn checked(&self, is_idle: impl Fn(usize) -> bool) {
+    pub(crate) fn checked(&self, is_idle: impl Fn(usize) -> bool) {
         if cfg!(debug_assertions) {
             self.check(is_idle);
         }
@@ -69,12 +69,12 @@ impl Slots {
     }
 
     /// Returns the number of operations in flight.
-    pub fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }
 
     /// Returns true if every slot is free.
-    pub fn are_all_free(&self) -> bool {
+    pub(crate) fn are_all_free(&self) -> bool {
         self.free.len() == self.all
     }
 }

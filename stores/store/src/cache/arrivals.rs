@@ -10,7 +10,7 @@ use super::lru::{Lru, NONE};
 const PIECE: usize = 4096;
 
 /// An incomplete value. It must be passed to [`Arrivals::end`].
-pub struct Arrival {
+pub(crate) struct Arrival {
     slot: u32,
     generation: u32,
 }
@@ -26,10 +26,10 @@ struct Slot {
 
 /// The value was dropped to free memory, or no piece is left for it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct NoPiece;
+pub(crate) struct NoPiece;
 
 /// All incomplete values.
-pub struct Arrivals {
+pub(crate) struct Arrivals {
     bytes: Box<[u8]>,
     /// The successor of each piece, in a value or in the list of free pieces.
     next: Vec<u32>,
@@ -43,7 +43,7 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// Returns a table of pieces with `bytes` bytes in total.
-    pub fn new(bytes: usize) -> Arrivals {
+    pub(crate) fn new(bytes: usize) -> Arrivals {
         let pieces = u32::try_from(bytes / PIECE).unwrap_or(NONE - 1);
         Arrivals {
             bytes: vec![0; pieces as usize * PIECE].into_boxed_slice(),
@@ -60,7 +60,7 @@ impl Arrivals {
     ///
     /// # Errors
     /// `NoPiece`: the value was dropped, and its [`Arrival`] is invalid.
-    pub fn append(&mut self, arrival: &mut Option<Arrival>, mut data: &[u8]) -> Result<(), NoPiece> {
+    pub(crate) fn append(&mut self, arrival: &mut Option<Arrival>, mut data: &[u8]) -> Result<(), NoPiece> {
         if arrival.is_none() {
             let piece = self.take(None)?;
             *arrival = Some(self.begin(piece));
@@ -81,7 +81,7 @@ impl Arrivals {
     }
 
     /// Returns the received bytes, piece by piece; none if the value was dropped.
-    pub fn pieces(&self, arrival: &Arrival) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn pieces(&self, arrival: &Arrival) -> impl Iterator<Item = &[u8]> {
         let slot = self.slot(arrival).map(|slot| self.slots[slot as usize]);
         let (mut piece, mut left) = slot.map_or((NONE, 0), |slot| (slot.first, slot.len));
         std::iter::from_fn(move || {
@@ -96,12 +96,12 @@ impl Arrivals {
     }
 
     /// Returns true if all `len` bytes of the value are present.
-    pub fn is_whole(&self, arrival: &Arrival, len: usize) -> bool {
+    pub(crate) fn is_whole(&self, arrival: &Arrival, len: usize) -> bool {
         self.slot(arrival).is_some_and(|slot| self.slots[slot as usize].len == len)
     }
 
     /// Frees the pieces of a value.
-    pub fn end(&mut self, arrival: Arrival) {
+    pub(crate) fn end(&mut self, arrival: Arrival) {
         if let Some(slot) = self.slot(&arrival) {
             self.release(slot);
         }
@@ -109,7 +109,7 @@ impl Arrivals {
 
     /// Returns the number of bytes in use.
     #[cfg(test)]
-    pub fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         let mut free = self.pieces as usize - self.next.len();
         let mut piece = self.free;
         while piece != NONE {

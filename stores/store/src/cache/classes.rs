@@ -2,7 +2,7 @@
 //! `stats slabs`. The memory itself is not divided into these classes.
 
 /// Number of classes; class 0 has no items.
-pub const CLASSES: usize = 40;
+pub(crate) const CLASSES: usize = 40;
 /// Bytes that memcached uses in addition to key and value: its header, the number for `cas`, and the ends of
 /// both.
 const BESIDE: usize = 48 + 8 + 1 + 2;
@@ -26,23 +26,23 @@ const fn sizes() -> [usize; CLASSES] {
 }
 
 /// Returns the bytes that memcached counts for an item. A client's flags are counted if they are not 0.
-pub fn size(key: usize, flags: u32, value: usize) -> usize {
+pub(crate) fn size(key: usize, flags: u32, value: usize) -> usize {
     BESIDE + key + value + if flags == 0 { 0 } else { 4 }
 }
 
 /// Returns the class of items of this size. Items larger than all chunks belong to the last class.
-pub fn class(size: usize) -> usize {
+pub(crate) fn class(size: usize) -> usize {
     SIZES.partition_point(|largest| *largest < size).min(CLASSES - 1)
 }
 
 /// Returns the maximum item size of a class.
-pub fn largest(class: usize) -> usize {
+pub(crate) fn largest(class: usize) -> usize {
     SIZES[class]
 }
 
 /// The statistics of a class, by memcached's names.
 #[derive(Copy, Clone, Default, Debug)]
-pub struct Class {
+pub(crate) struct Class {
     /// Current number of items.
     pub number: u64,
     /// Total size of the items.
@@ -53,7 +53,7 @@ pub struct Class {
 
 /// Numbers of events in a class.
 #[derive(Copy, Clone, Default, Debug, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     pub evicted: u64,
     pub evicted_nonzero: u64,
     /// Seconds for which the item that was evicted last had not been used.

@@ -6,7 +6,7 @@ use remora_transport::Instant;
 
 /// The condition and mode of a storing command.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Verb {
+pub(crate) enum Verb {
     /// Stores the value unconditionally.
     Set,
     /// Stores if the key is new.
@@ -23,7 +23,7 @@ pub enum Verb {
 
 /// A parsed command.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Command<'a> {
+pub(crate) enum Command<'a> {
     /// Store the value that follows.
     Store { verb: Verb, key: &'a [u8], flags: u32, expires: i64, len: u64 },
     /// Removes an item.
@@ -52,7 +52,7 @@ pub enum Command<'a> {
 
 /// The reason for which a line is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Wrong {
+pub(crate) enum Wrong {
     /// The command is unknown, or has the wrong number of words.
     Unknown,
     /// A key or a number is invalid.
@@ -67,7 +67,7 @@ pub enum Wrong {
 
 impl Wrong {
     /// Returns the answer to this error.
-    pub fn text(self) -> &'static str {
+    pub(crate) fn text(self) -> &'static str {
         match self {
             Wrong::Unknown => "ERROR",
             Wrong::Format => "CLIENT_ERROR bad command line format",
@@ -79,12 +79,12 @@ impl Wrong {
 }
 
 /// Maximum number of words of a line that are parsed; no command has more.
-pub const WORDS: usize = 24;
+pub(crate) const WORDS: usize = 24;
 /// Maximum length of a value. As in memcached, a value and its end are counted in a signed 32-bit number.
-pub const MAX_LEN: i64 = i32::MAX as i64 - 2;
+pub(crate) const MAX_LEN: i64 = i32::MAX as i64 - 2;
 
 /// Splits a line into its words. Returns them and their number.
-pub fn split(line: &[u8]) -> ([&[u8]; WORDS], usize) {
+pub(crate) fn split(line: &[u8]) -> ([&[u8]; WORDS], usize) {
     let mut words: [&[u8]; WORDS] = [&[]; WORDS];
     let mut count = 0;
     for word in line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).take(WORDS) {
@@ -95,7 +95,7 @@ pub fn split(line: &[u8]) -> ([&[u8]; WORDS], usize) {
 }
 
 /// Parses the words of a line. Also returns true if the last word suppresses the answer.
-pub fn parse<'a>(words: &[&'a [u8]]) -> (Result<Command<'a>, Wrong>, bool) {
+pub(crate) fn parse<'a>(words: &[&'a [u8]]) -> (Result<Command<'a>, Wrong>, bool) {
     // The first word of `delete` is a key, even if it is `noreply`.
     let quiet = words.len() > if words.first() == Some(&&b"delete"[..]) { 2 } else { 1 }
         && words.last() == Some(&&b"noreply"[..]);
@@ -171,13 +171,13 @@ fn store<'a>(verb: Verb, words: &[&'a [u8]]) -> Result<Command<'a>, Wrong> {
 
 /// Returns the key if it is valid: 1 to 250 bytes, none of them 0. Keys of real programs contain other
 /// control characters, although memcached's protocol.txt forbids them.
-pub fn key(word: &[u8]) -> Option<&[u8]> {
+pub(crate) fn key(word: &[u8]) -> Option<&[u8]> {
     let whole = !word.contains(&0);
     (whole && (1..=MAX_KEY).contains(&word.len())).then_some(word)
 }
 
 /// Parses an unsigned decimal number of 64 bits.
-pub fn unsigned(word: &[u8]) -> Option<u64> {
+pub(crate) fn unsigned(word: &[u8]) -> Option<u64> {
     let digits = word.strip_prefix(b"+").unwrap_or(word);
     if digits.is_empty() {
         return None;
@@ -189,7 +189,7 @@ pub fn unsigned(word: &[u8]) -> Option<u64> {
 }
 
 /// Parses a signed decimal number of 64 bits.
-pub fn signed(word: &[u8]) -> Option<i64> {
+pub(crate) fn signed(word: &[u8]) -> Option<i64> {
     match word.strip_prefix(b"-") {
         Some(digits) if !digits.starts_with(b"+") => {
             unsigned(digits).and_then(|number| 0i64.checked_sub_unsigned(number))
@@ -204,7 +204,7 @@ const RELATIVE: i64 = 30 * 24 * 60 * 60;
 
 /// Returns the time at which an item with this expiry expires: never for 0, at once for a negative number.
 /// `now` counts from 1970.
-pub fn expiry(seconds: i64, now: Instant) -> Instant {
+pub(crate) fn expiry(seconds: i64, now: Instant) -> Instant {
     const SECOND: u64 = 1_000_000_000;
     match u64::try_from(seconds) {
         Err(_) => Instant(0),

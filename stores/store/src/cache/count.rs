@@ -8,7 +8,7 @@ use remora_transport::Instant;
 
 /// The reason for which an item was not counted.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Uncounted {
+pub(crate) enum Uncounted {
     NotFound,
     NotANumber,
     /// The item has another number for `cas`.
@@ -18,7 +18,7 @@ pub enum Uncounted {
 
 impl Uncounted {
     /// Returns the answer to this error.
-    pub fn text(self) -> &'static str {
+    pub(crate) fn text(self) -> &'static str {
         match self {
             Uncounted::NotFound => "NOT_FOUND",
             Uncounted::Exists => "EXISTS",

@@ -14,7 +14,7 @@ const LINE: usize = 3 * MAX_KEY + 250;
 
 /// The progress of a list.
 #[derive(Copy, Clone)]
-pub struct Dump {
+pub(crate) struct Dump {
     place: u32,
     /// Bitmap of the requested classes.
     classes: u64,
@@ -38,7 +38,7 @@ fn class(word: &[u8]) -> Option<usize> {
 }
 
 /// Returns the classes that a word names, one bit per class.
-pub fn classes(word: &[u8]) -> Option<u64> {
+pub(crate) fn classes(word: &[u8]) -> Option<u64> {
     if word == b"all" {
         return Some(u64::MAX);
     }
@@ -47,7 +47,7 @@ pub fn classes(word: &[u8]) -> Option<u64> {
 
 impl Dump {
     /// Starts `lru_crawler metadump` of these classes, of `all`, or of `hash`, which means the same.
-    pub fn meta(word: &[u8]) -> Option<Dump> {
+    pub(crate) fn meta(word: &[u8]) -> Option<Dump> {
         let classes = if word == b"hash" { Some(u64::MAX) } else { classes(word) };
         classes.map(|classes| Dump { place: 0, classes, form: Form::Meta })
     }
@@ -56,7 +56,7 @@ impl Dump {
     ///
     /// # Errors
     /// The answer to invalid arguments.
-    pub fn cache([class, limit]: [&[u8]; 2]) -> Result<Dump, &'static str> {
+    pub(crate) fn cache([class, limit]: [&[u8]; 2]) -> Result<Dump, &'static str> {
         if limit.is_empty() {
             return Err("CLIENT_ERROR bad command line");
         }

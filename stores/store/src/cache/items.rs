@@ -14,7 +14,7 @@ use remora_transport::Instant;
 
 /// The identity of an item until it is removed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Name(u32);
+pub(crate) struct Name(u32);
 
 #[derive(Copy, Clone)]
 struct Node {
@@ -39,7 +39,7 @@ impl Node {
 
 /// Counters of items that were dropped, by reason.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Gone {
+pub(crate) struct Gone {
     /// Live items that were evicted to free memory.
     pub evicted: u64,
     /// Live items that were evicted and never read.
@@ -56,7 +56,7 @@ pub struct Gone {
 
 /// The reason for which an item was not found.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Missing {
+pub(crate) enum Missing {
     /// The key is not stored.
     Absent,
     /// The item had expired.
@@ -67,10 +67,10 @@ pub enum Missing {
 
 /// There is no memory although no item is left to evict: values that are being sent take all of it.
 #[derive(Debug)]
-pub struct OutOfMemory;
+pub(crate) struct OutOfMemory;
 
 /// All items of a cache.
-pub struct Items {
+pub(crate) struct Items {
     table: TwoSidedTable,
     /// The node of the object that begins on each line; `NONE` if none does.
     owners: Vec<u32>,
@@ -97,7 +97,7 @@ pub struct Items {
 }
 
 impl Items {
-    pub fn new(config: &Config, memory: Registered, now: Instant) -> Items {
+    pub(crate) fn new(config: &Config, memory: Registered, now: Instant) -> Items {
         let lines = memory.bytes.len() / two_sided::LINE;
         let table =
             TwoSidedTable::new(two_sided::Config { keys: config.items, hash_seed: config.hash_seed }, memory);
@@ -122,38 +122,38 @@ impl Items {
     }
 
     /// Publishes items that are stored from now on in these buckets, where chains find them.
-    pub fn show(&mut self, buckets: Registered, seed: u64) {
+    pub(crate) fn show(&mut self, buckets: Registered, seed: u64) {
         self.buckets = Some(Buckets::new(buckets, self.capacity, seed));
     }
 
     /// Returns the directory for clients of chains, or `None` if there are no buckets.
-    pub fn directory(&self) -> Option<Directory> {
+    pub(crate) fn directory(&self) -> Option<Directory> {
         Some(self.buckets.as_ref()?.directory())
     }
 
     /// Returns the number of items, including dead ones that were not detected yet.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.table.len()
     }
 
     /// Returns the total length of keys and values in bytes.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Returns the bytes of memory for keys and values.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.most_lines * two_sided::LINE
     }
 
     /// Returns the bytes of that memory that are in use.
-    pub fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         (self.owners.len() - self.table.free_lines() as usize) * two_sided::LINE
     }
 
     /// Limits the memory for keys and values, once later stores have freed the excess. Returns false if
     /// there is less memory than `bytes`.
-    pub fn limit(&mut self, bytes: usize) -> bool {
+    pub(crate) fn limit(&mut self, bytes: usize) -> bool {
         let lines = bytes / two_sided::LINE;
         let possible = lines <= self.owners.len();
         if possible {
@@ -163,17 +163,17 @@ impl Items {
     }
 
     #[cfg(test)]
-    pub fn free_lines(&self) -> u32 {
+    pub(crate) fn free_lines(&self) -> u32 {
         self.table.free_lines()
     }
 
     /// Returns the counters of dropped items.
-    pub fn gone(&self) -> Gone {
+    pub(crate) fn gone(&self) -> Gone {
         self.gone
     }
 
     /// Flushes all items with a number below `unique`.
-    pub fn flush(&mut self, unique: u64) {
+    pub(crate) fn flush(&mut self, unique: u64) {
         self.flushed = unique;
         self.ends = Instant::NEVER;
         // A chain does not check the number that divides live from dead items.
@@ -184,7 +184,7 @@ impl Items {
 
     /// Announces that all items that exist at that time will be [flushed](Items::flush), so that chains stop
     /// returning them even if no command arrives.
-    pub fn end_by(&mut self, time: Instant) {
+    pub(crate) fn end_by(&mut self, time: Instant) {
         self.ends = time;
         if let Some(buckets) = &mut self.buckets {
             buckets.end_by(time);
@@ -192,12 +192,12 @@ impl Items {
     }
 
     /// Returns the live item of `key`. A dead item is removed.
-    pub fn find(&mut self, key: &[u8], now: Instant) -> Option<Name> {
+    pub(crate) fn find(&mut self, key: &[u8], now: Instant) -> Option<Name> {
         self.look_up(key, now).ok()
     }
 
     /// Returns the live item of `key`, or the reason for which there is none. A dead item is removed.
-    pub fn look_up(&mut self, key: &[u8], now: Instant) -> Result<Name, Missing> {
+    pub(crate) fn look_up(&mut self, key: &[u8], now: Instant) -> Result<Name, Missing> {
         let stored = self.table.find(key).map_err(|_| Missing::Absent)?;
         let name = Name(self.owners[stored.line()]);
         if self.is_dead(name, now) {
@@ -214,12 +214,12 @@ impl Items {
     }
 
     /// Returns the attributes of an item.
-    pub fn attributes(&self, name: Name) -> Attributes {
+    pub(crate) fn attributes(&self, name: Name) -> Attributes {
         self.node(name).attributes
     }
 
     /// Sets the time at which an item expires.
-    pub fn set_expiry(&mut self, name: Name, expires: Instant) {
+    pub(crate) fn set_expiry(&mut self, name: Name, expires: Instant) {
         self.nodes[name.0 as usize].attributes.expires = expires;
         if let Some(buckets) = &mut self.buckets {
             buckets.expires(name.0, expires.min(self.ends));
@@ -227,7 +227,7 @@ impl Items {
     }
 
     /// Returns the location of the item's value.
-    pub fn stored(&self, name: Name) -> Stored {
+    pub(crate) fn stored(&self, name: Name) -> Stored {
         self.node(name).stored
     }
 
@@ -236,19 +236,19 @@ impl Items {
     }
 
     /// Notes that the item is used now, so that it is the last to be evicted.
-    pub fn touch(&mut self, name: Name, now: Instant) {
+    pub(crate) fn touch(&mut self, name: Name, now: Instant) {
         self.lru.touch(name.0);
         self.nodes[name.0 as usize].accessed = self.seconds(now);
     }
 
     /// Notes that a client has read the item.
-    pub fn fetch(&mut self, name: Name, now: Instant) {
+    pub(crate) fn fetch(&mut self, name: Name, now: Instant) {
         self.touch(name, now);
         self.nodes[name.0 as usize].attributes.marks.fetched = true;
     }
 
     /// Returns the seconds since the item was used.
-    pub fn idle(&self, name: Name, now: Instant) -> u32 {
+    pub(crate) fn idle(&self, name: Name, now: Instant) -> u32 {
         self.seconds(now).saturating_sub(self.node(name).accessed)
     }
 
@@ -257,12 +257,12 @@ impl Items {
     }
 
     /// Sets the marks of an item.
-    pub fn mark(&mut self, name: Name, marks: Marks) {
+    pub(crate) fn mark(&mut self, name: Name, marks: Marks) {
         self.nodes[name.0 as usize].attributes.marks = marks;
     }
 
     /// Marks an item as out of date, and gives it another number.
-    pub fn invalidate(&mut self, name: Name, unique: u64) {
+    pub(crate) fn invalidate(&mut self, name: Name, unique: u64) {
         let attributes = &mut self.nodes[name.0 as usize].attributes;
         attributes.unique = unique;
         (attributes.marks.stale, attributes.marks.won) = (true, false);
@@ -272,7 +272,7 @@ impl Items {
     }
 
     /// Copies the key of an item, and returns the key's length.
-    pub fn key(&self, name: Name, key: &mut [u8; MAX_KEY]) -> usize {
+    pub(crate) fn key(&self, name: Name, key: &mut [u8; MAX_KEY]) -> usize {
         let Node { stored, key_len, .. } = *self.node(name);
         // In an object the key precedes the value.
         self.table.values().read(stored.offset - usize::from(key_len), &mut key[..key_len.into()]);
@@ -280,38 +280,38 @@ impl Items {
     }
 
     /// Returns the number of places of items.
-    pub fn places(&self) -> usize {
+    pub(crate) fn places(&self) -> usize {
         self.nodes.len()
     }
 
     /// Returns the live item in a place, if there is one.
-    pub fn at(&self, place: u32, now: Instant) -> Option<Name> {
+    pub(crate) fn at(&self, place: u32, now: Instant) -> Option<Name> {
         let node = self.nodes.get(place as usize)?;
         Some(Name(place)).filter(|name| node.used && !self.is_dead(*name, now))
     }
 
     /// Copies `out.len()` bytes of stored values from this offset.
-    pub fn read(&self, offset: usize, out: &mut [u8]) {
+    pub(crate) fn read(&self, offset: usize, out: &mut [u8]) {
         self.table.values().read(offset, out);
     }
 
     /// Keeps a value in place, even if its item is removed or changed.
-    pub fn hold(&mut self, stored: Stored) {
+    pub(crate) fn hold(&mut self, stored: Stored) {
         self.table.hold(stored.hold);
     }
 
     /// Ends a hold.
-    pub fn release(&mut self, stored: Stored) {
+    pub(crate) fn release(&mut self, stored: Stored) {
         self.table.release(stored.hold);
     }
 
     /// Writes a part of a value that is not published yet.
-    pub fn fill(&mut self, draft: &Draft, offset: usize, data: &[u8]) {
+    pub(crate) fn fill(&mut self, draft: &Draft, offset: usize, data: &[u8]) {
         self.table.fill(draft, offset, data);
     }
 
     /// Copies a stored value into one that is not published yet.
-    pub fn fill_from(&mut self, draft: &Draft, mut target_offset: usize, source: Stored) {
+    pub(crate) fn fill_from(&mut self, draft: &Draft, mut target_offset: usize, source: Stored) {
         let mut piece = [0; 4096];
         let (mut offset, end) = (source.offset, source.offset + source.len);
         while offset < end {
@@ -323,12 +323,12 @@ impl Items {
     }
 
     /// Frees a value that was not published.
-    pub fn discard(&mut self, draft: Draft) {
+    pub(crate) fn discard(&mut self, draft: Draft) {
         self.table.discard(draft);
     }
 
     /// Stores a value under a new or existing key.
-    pub fn publish(&mut self, key: &[u8], draft: Draft, attributes: Attributes, now: Instant) -> Name {
+    pub(crate) fn publish(&mut self, key: &[u8], draft: Draft, attributes: Attributes, now: Instant) -> Name {
         let old = self.table.find(key).ok().map(|stored| self.owners[stored.line()]);
         let number = match old {
             Some(number) => {
@@ -392,7 +392,7 @@ impl Items {
     }
 
     /// Removes an item.
-    pub fn remove(&mut self, name: Name) {
+    pub(crate) fn remove(&mut self, name: Name) {
         let mut key = [0; MAX_KEY];
         let len = self.key(name, &mut key);
         self.table.delete(&key[..len]).expect("an item is in the table");

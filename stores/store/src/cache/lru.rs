@@ -1,7 +1,7 @@
 //! The order in which items were used: a doubly linked list in an array, so that nothing is allocated.
 
 /// The number that stands for no node.
-pub const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Copy, Clone)]
 struct Link {
@@ -10,7 +10,7 @@ struct Link {
 }
 
 /// A list of nodes from the most to the least recently used.
-pub struct Lru {
+pub(crate) struct Lru {
     links: Vec<Link>,
     newest: u32,
     oldest: u32,
@@ -18,17 +18,17 @@ pub struct Lru {
 
 impl Lru {
     /// Returns an empty list for nodes numbered below `nodes`.
-    pub fn new(nodes: u32) -> Lru {
+    pub(crate) fn new(nodes: u32) -> Lru {
         Lru { links: Vec::with_capacity(nodes as usize), newest: NONE, oldest: NONE }
     }
 
     /// Returns the least recently used node.
-    pub fn oldest(&self) -> Option<u32> {
+    pub(crate) fn oldest(&self) -> Option<u32> {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
     /// Adds a node, which must not be in the list, as the most recently used.
-    pub fn push(&mut self, node: u32) {
+    pub(crate) fn push(&mut self, node: u32) {
         let link = Link { newer: NONE, older: self.newest };
         // Numbers are assigned consecutively, so the array grows within its initial capacity.
         if node as usize == self.links.len() {
@@ -44,7 +44,7 @@ impl Lru {
     }
 
     /// Removes a node, which must be in the list.
-    pub fn remove(&mut self, node: u32) {
+    pub(crate) fn remove(&mut self, node: u32) {
         let Link { newer, older } = self.links[node as usize];
         match newer {
             NONE => self.newest = older,
@@ -57,7 +57,7 @@ impl Lru {
     }
 
     /// Makes a node of the list the most recently used.
-    pub fn touch(&mut self, node: u32) {
+    pub(crate) fn touch(&mut self, node: u32) {
         if self.newest != node {
             self.remove(node);
             self.push(node);

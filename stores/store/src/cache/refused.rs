@@ -4,7 +4,7 @@ use super::command::{MAX_LEN, signed, unsigned};
 
 /// The data that follows a line.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Trailer {
+pub(crate) enum Trailer {
     /// Another line follows.
     Line,
     /// A value of this length follows, with its end.
@@ -35,7 +35,7 @@ const PLAIN: [&[u8]; 16] = [
 ];
 
 /// Returns what follows a refused line with these words.
-pub fn behind(words: &[&[u8]]) -> Trailer {
+pub(crate) fn behind(words: &[&[u8]]) -> Trailer {
     let Some(verb) = words.first() else { return Trailer::Line };
     let is = |name: &&[u8]| verb.eq_ignore_ascii_case(name);
     if PLAIN.contains(verb) {
@@ -76,7 +76,7 @@ fn numbers(words: &[&[u8]], range: core::ops::Range<usize>) -> bool {
 
 /// Returns true if the input begins with a complete HTTP request line, `METHOD /TARGET HTTP/VERSION`. A web
 /// page may name any method, such as `gets`.
-pub fn is_http_request(input: &[u8]) -> bool {
+pub(crate) fn is_http_request(input: &[u8]) -> bool {
     let line = input.split(|byte| *byte == b'\n').next().filter(|line| line.len() < input.len());
     let line = line.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let mut words = line.unwrap_or_default().split(|byte| *byte == b' ').skip(1);
@@ -85,6 +85,6 @@ pub fn is_http_request(input: &[u8]) -> bool {
 }
 
 /// Returns true if the words are an HTTP request line, which ends with the protocol version.
-pub fn is_http(words: &[&[u8]]) -> bool {
+pub(crate) fn is_http(words: &[&[u8]]) -> bool {
     words.last().is_some_and(|word| word.starts_with(b"HTTP/"))
 }

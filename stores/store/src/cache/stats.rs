@@ -7,16 +7,16 @@ use std::io::Write as _;
 
 /// The statistics of all classes, one class after the other.
 #[derive(Copy, Clone)]
-pub struct Listing {
+pub(crate) struct Listing {
     slabs: bool,
     class: usize,
 }
 
 impl Listing {
     /// The list of `stats items`.
-    pub const ITEMS: Listing = Listing { slabs: false, class: 0 };
+    pub(crate) const ITEMS: Listing = Listing { slabs: false, class: 0 };
     /// The list of `stats slabs`.
-    pub const SLABS: Listing = Listing { slabs: true, class: 0 };
+    pub(crate) const SLABS: Listing = Listing { slabs: true, class: 0 };
 
     /// Reports one class. Returns true after the last one.
     pub(super) fn step(&mut self, cache: &Cache, now: Instant, out: &mut Vec<u8>) -> bool {
@@ -174,6 +174,6 @@ fn yes(whether: bool) -> &'static str {
     if whether { "yes" } else { "no" }
 }
 
-pub fn stat(out: &mut Vec<u8>, name: &str, value: impl core::fmt::Display) {
+pub(crate) fn stat(out: &mut Vec<u8>, name: &str, value: impl core::fmt::Display) {
     write!(out, "STAT {name} {value}\r\n").expect("a Vec takes bytes");
 }

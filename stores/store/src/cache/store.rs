@@ -59,7 +59,7 @@ pub struct Cache {
 
 /// The parameters of a storing command.
 #[derive(Copy, Clone)]
-pub struct Store {
+pub(crate) struct Store {
     pub verb: Verb,
     pub flags: u32,
     pub expires: i64,
@@ -74,7 +74,7 @@ pub struct Store {
 
 /// The result of storing a value.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub(crate) enum Ended {
     /// The value was stored, and its item has this number.
     Stored(u64),
     NotStored,
@@ -85,7 +85,7 @@ pub enum Ended {
 
 /// A complete value.
 #[derive(Copy, Clone)]
-pub enum Value<'a> {
+pub(crate) enum Value<'a> {
     /// The value is in the bytes that a client has just sent.
     Bytes(&'a [u8]),
     /// The value is stored in pieces, and has this length.

@@ -13,18 +13,22 @@ const HEAD: usize = 16;
 /// Bytes of the longest message.
 pub const LONGEST: usize = HEAD + MOST * 8;
 /// Bytes of a keeper's message.
-pub const GRACE: usize = 16;
+pub(crate) const GRACE: usize = 16;
 
 const RETURN_MAGIC: u32 = u32::from_le_bytes(*b"RRET");
 const GRACE_MAGIC: u32 = u32::from_le_bytes(*b"RGRC");
 
 /// Returns the length in bytes of a message with `count` addresses.
-pub fn returned_len(count: usize) -> usize {
+pub(crate) fn returned_len(count: usize) -> usize {
     HEAD + count * 8
 }
 
 /// Writes a client's message to `out` and returns its length in bytes.
-pub fn emit_returned(out: &mut [u8; LONGEST], grace: u64, addresses: impl Iterator<Item = u64>) -> usize {
+pub(crate) fn emit_returned(
+    out: &mut [u8; LONGEST],
+    grace: u64,
+    addresses: impl Iterator<Item = u64>,
+) -> usize {
     let mut count = 0;
     for address in addresses.take(MOST) {
         set_u64(out, HEAD + count * 8, address);
@@ -38,7 +42,7 @@ pub fn emit_returned(out: &mut [u8; LONGEST], grace: u64, addresses: impl Iterat
 
 /// Parses a client's message: the grace number and the addresses. Returns `None` if the message is
 /// malformed.
-pub fn parse_returned(bytes: &[u8]) -> Option<(u64, impl Iterator<Item = u64> + '_)> {
+pub(crate) fn parse_returned(bytes: &[u8]) -> Option<(u64, impl Iterator<Item = u64> + '_)> {
     let head = bytes.get(..HEAD)?;
     let count = u32_at(head, 4) as usize;
     let right = u32_at(head, 0) == RETURN_MAGIC && count <= MOST && bytes.len() == returned_len(count);
@@ -46,7 +50,7 @@ pub fn parse_returned(bytes: &[u8]) -> Option<(u64, impl Iterator<Item = u64> + 
 }
 
 /// Returns the keeper's message that announces a grace number.
-pub fn emit_grace(grace: u64) -> [u8; GRACE] {
+pub(crate) fn emit_grace(grace: u64) -> [u8; GRACE] {
     let mut out = [0; GRACE];
     set_u32(&mut out, 0, GRACE_MAGIC);
     set_u64(&mut out, 8, grace);
@@ -54,6 +58,6 @@ pub fn emit_grace(grace: u64) -> [u8; GRACE] {
 }
 
 /// Parses a keeper's message and returns the grace number, or `None` if the message is malformed.
-pub fn parse_grace(bytes: &[u8]) -> Option<u64> {
+pub(crate) fn parse_grace(bytes: &[u8]) -> Option<u64> {
     (bytes.len() == GRACE && u32_at(bytes, 0) == GRACE_MAGIC).then(|| u64_at(bytes, 8))
 }

@@ -41,7 +41,7 @@ const POSTS: usize = 256;
 
 /// The progress of a sweep, and the suspects.
 #[derive(Debug)]
-pub struct Sweep {
+pub(crate) struct Sweep {
     pub stage: Stage,
     suspects: Bits,
     /// Index of each class's first bit in the suspects: a multiple of 64.
@@ -50,7 +50,7 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    pub fn new(classes: &Classes) -> Sweep {
+    pub(crate) fn new(classes: &Classes) -> Sweep {
         let mut starts = vec![0];
         for class in classes.all() {
             let last = starts[starts.len() - 1];
@@ -62,7 +62,7 @@ impl Sweep {
 
     /// Notes that a client has returned a buffer, so that it is no longer a suspect.
     #[inline]
-    pub fn came_back(&mut self, class: usize, index: u32) {
+    pub(crate) fn came_back(&mut self, class: usize, index: u32) {
         if self.stage != Stage::Idle {
             self.suspects.clear(self.starts[class] + index as usize);
         }
@@ -70,7 +70,7 @@ impl Sweep {
 
     /// Performs a part of the sweep that needs no answer. Returns true if the sweep now waits for the
     /// clients.
-    pub fn step(&mut self, classes: &Classes, table: &impl Reachable, lists: &mut impl Lists) -> bool {
+    pub(crate) fn step(&mut self, classes: &Classes, table: &impl Reachable, lists: &mut impl Lists) -> bool {
         match self.stage {
             Stage::Idle | Stage::Grace { .. } => {}
             Stage::Out { class } => {
@@ -97,7 +97,7 @@ impl Sweep {
     }
 
     /// Continues the sweep after all clients have answered.
-    pub fn answered(&mut self) {
+    pub(crate) fn answered(&mut self) {
         if let Stage::Grace { second } = self.stage {
             self.stage =
                 if second { Stage::Post { from: 0 } } else { Stage::Look { second: true, entry: 0 } };

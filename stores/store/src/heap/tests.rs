@@ -12,7 +12,7 @@ mod accounts;
 mod messages;
 
 /// The free lists of a NIC, as sets.
-pub struct Free {
+pub(crate) struct Free {
     pub free: BTreeSet<u64>,
 }
 
@@ -32,7 +32,7 @@ impl Lists for Free {
     }
 }
 
-pub struct Slots(pub Vec<u64>);
+pub(crate) struct Slots(pub Vec<u64>);
 
 impl Reachable for Slots {
     fn entries(&self) -> usize {
@@ -46,7 +46,7 @@ impl Reachable for Slots {
 
 /// The requests posted to a queue pair.
 #[derive(Default)]
-pub struct Posted {
+pub(crate) struct Posted {
     pub sends: Vec<(u64, Vec<remora_nic::Sge>)>,
     pub receives: Vec<(u64, remora_nic::Sge)>,
 }
@@ -64,11 +64,11 @@ impl Post for Posted {
     }
 }
 
-pub fn classes() -> Classes {
+pub(crate) fn classes() -> Classes {
     let class = |list, base, size, count| Class { list, base, size, count };
     Classes::new(vec![class(7, 100_000, 512, 70), class(8, 1 << 20, 64, 130)]).unwrap()
 }
 
-pub fn block(len: usize) -> Registered {
+pub(crate) fn block(len: usize) -> Registered {
     Registered { bytes: Bytes::heap(len).unwrap(), addr: 0, key: Key::new(1) }
 }

@@ -13,12 +13,12 @@ pub(crate) struct Extent(Allocation);
 
 impl Extent {
     /// Returns the index of the first line.
-    pub fn line(self) -> u32 {
+    pub(crate) fn line(self) -> u32 {
         self.0.offset
     }
 
     /// Returns the byte offset of the first line in the region.
-    pub fn offset(self) -> usize {
+    pub(crate) fn offset(self) -> usize {
         self.0.offset as usize * LINE
     }
 }
@@ -41,7 +41,7 @@ fn class(lines: usize) -> usize {
 
 impl Extents {
     /// Takes the whole block, for at most `objects` objects at the same time.
-    pub fn new(block: Registered, objects: u32) -> Extents {
+    pub(crate) fn new(block: Registered, objects: u32) -> Extents {
         let lines = u32::try_from(block.bytes.len() / LINE).unwrap_or(u32::MAX);
         // Each free run needs an allocator node, too: at most one per object. The additional nodes are for
         // objects that are being replaced.
@@ -51,7 +51,11 @@ impl Extents {
 
     /// Takes the whole block after a restart. `runs` are the first line and the length of each object, in
     /// order. Returns `None` if the runs overlap or exceed the block.
-    pub fn reopen(block: Registered, objects: u32, runs: &[(u32, u32)]) -> Option<(Extents, Vec<Extent>)> {
+    pub(crate) fn reopen(
+        block: Registered,
+        objects: u32,
+        runs: &[(u32, u32)],
+    ) -> Option<(Extents, Vec<Extent>)> {
         let lines = u32::try_from(block.bytes.len() / LINE).unwrap_or(u32::MAX);
         // A gap is allocated in pieces before it is freed as a whole.
         let nodes = objects.saturating_mul(4).saturating_add(64).min(u32::MAX - 2);
@@ -80,18 +84,18 @@ impl Extents {
     }
 
     /// Returns the number of lines for `bytes` bytes.
-    pub fn lines_for(bytes: usize) -> usize {
+    pub(crate) fn lines_for(bytes: usize) -> usize {
         bytes.div_ceil(LINE).max(1)
     }
 
     /// Returns the number of lines that the allocator takes for `bytes` bytes.
-    pub fn lines_taken(bytes: usize) -> usize {
+    pub(crate) fn lines_taken(bytes: usize) -> usize {
         class(Extents::lines_for(bytes))
     }
 
     /// Returns true if the extent contains `bytes` from byte `skip` on.
     #[inline]
-    pub fn equal(&self, extent: Extent, skip: usize, bytes: &[u8]) -> bool {
+    pub(crate) fn equal(&self, extent: Extent, skip: usize, bytes: &[u8]) -> bool {
         const PIECE: usize = 256;
         let mut piece = [0; PIECE];
         let mut offset = extent.offset() + skip;
@@ -107,18 +111,18 @@ impl Extents {
     ///
     /// # Errors
     /// `NoSpace`: no free run is long enough.
-    pub fn allocate(&mut self, bytes: usize) -> Result<Extent, Refusal> {
+    pub(crate) fn allocate(&mut self, bytes: usize) -> Result<Extent, Refusal> {
         let lines = u32::try_from(Extents::lines_taken(bytes)).map_err(|_| Refusal::NoSpace)?;
         self.allocator.allocate(lines).map(Extent).ok_or(Refusal::NoSpace)
     }
 
     /// Frees a run.
-    pub fn free(&mut self, extent: Extent) {
+    pub(crate) fn free(&mut self, extent: Extent) {
         self.allocator.free(extent.0);
     }
 
     /// Returns the number of free lines.
-    pub fn free_lines(&self) -> u32 {
+    pub(crate) fn free_lines(&self) -> u32 {
         self.allocator.storage_report().total_free_space
     }
 }

@@ -71,7 +71,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// Parses a request. Returns `None` if it is malformed, for instance if its lengths exceed the message.
-    pub fn parse(message: &[u8]) -> Option<Request> {
+    pub(crate) fn parse(message: &[u8]) -> Option<Request> {
         if message.len() < HEADER {
             return None;
         }
@@ -98,11 +98,11 @@ impl Request {
     }
 
     /// Returns the length of the whole message in bytes.
-    pub fn message_len(&self) -> usize {
+    pub(crate) fn message_len(&self) -> usize {
         HEADER + self.key_len as usize + self.value_len as usize
     }
 
-    pub fn emit(&self, out: &mut [u8; HEADER]) {
+    pub(crate) fn emit(&self, out: &mut [u8; HEADER]) {
         out[0] = self.operation as u8;
         out[1] = 0;
         set_u16(out, 2, self.slot);
@@ -123,7 +123,7 @@ pub(crate) struct Response {
 
 impl Response {
     /// Parses a response. Returns `None` if it is malformed.
-    pub fn parse(message: &[u8]) -> Option<Response> {
+    pub(crate) fn parse(message: &[u8]) -> Option<Response> {
         if message.len() < HEADER {
             return None;
         }
@@ -140,7 +140,7 @@ impl Response {
         (HEADER + response.value_len as usize <= message.len()).then_some(response)
     }
 
-    pub fn emit(&self, out: &mut [u8; HEADER]) {
+    pub(crate) fn emit(&self, out: &mut [u8; HEADER]) {
         out[0] = self.result.map_or_else(|refusal| refusal as u8, |()| 0);
         out[1] = 0;
         set_u16(out, 2, self.slot);

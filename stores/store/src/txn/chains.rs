@@ -12,9 +12,9 @@ use super::work::{Work, id};
 use crate::{Broken, Connections, PostPrism};
 
 /// Offsets in a key's results of the old slot, the buffer's address and a cell.
-pub const OLD: usize = 0;
-pub const TAKEN: usize = 32;
-pub const CELL: usize = 40;
+pub(crate) const OLD: usize = 0;
+pub(crate) const TAKEN: usize = 32;
+pub(crate) const CELL: usize = 40;
 
 const ALL: u64 = u64::MAX;
 

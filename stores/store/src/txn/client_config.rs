@@ -59,7 +59,7 @@ const LONGEST_REQUEST: u32 = 5;
 const CHAIN: u32 = 6;
 
 /// Bytes for the results of a key's or a transaction's operations.
-pub const RESULTS: usize = 64;
+pub(crate) const RESULTS: usize = 64;
 
 impl ClientConfig {
     /// Returns true if the configuration is valid.

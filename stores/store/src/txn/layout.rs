@@ -5,9 +5,9 @@ use super::timestamp::{Timestamp, TxState};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
 /// Bytes of a slot: address and bound of the latest version's buffer, PR, PW.
-pub const SLOT: u64 = 32;
+pub(crate) const SLOT: u64 = 32;
 /// Offset of PR and PW in a slot.
-pub const MARKS: u64 = 16;
+pub(crate) const MARKS: u64 = 16;
 /// Bytes before the key in a buffer.
 pub const HEADER: usize = 64;
 /// `value_len` of a version in which the key is absent.
@@ -17,7 +17,7 @@ const NO_KEY: u32 = u32::MAX;
 
 /// A reference to a version, from a slot or a newer version.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct VersionRef {
+pub(crate) struct VersionRef {
     /// Address of the version's buffer.
     pub addr: u64,
     /// Number of used bytes in the buffer.
@@ -28,14 +28,14 @@ pub struct VersionRef {
 
 impl VersionRef {
     /// Returns the reference of a slot that never held a key.
-    pub fn empty(addr: u64) -> VersionRef {
+    pub(crate) fn empty(addr: u64) -> VersionRef {
         VersionRef { addr, bound: HEADER as u64, version: Timestamp::default() }
     }
 }
 
 /// The slot of a key.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Slot {
+pub(crate) struct Slot {
     /// The latest version, committed or pending.
     pub latest: VersionRef,
     /// PR: the slot accepts no version with a lower timestamp.
@@ -43,11 +43,11 @@ pub struct Slot {
 }
 
 impl Slot {
-    pub fn words(&self) -> [u64; 4] {
+    pub(crate) fn words(&self) -> [u64; 4] {
         [self.latest.addr, self.latest.bound, self.read.word(), self.latest.version.word()]
     }
 
-    pub fn of(words: [u64; 4]) -> Slot {
+    pub(crate) fn of(words: [u64; 4]) -> Slot {
         let [addr, bound, read, version] = words;
         Slot {
             latest: VersionRef { addr, bound, version: Timestamp::of(version) },
@@ -58,14 +58,14 @@ impl Slot {
 
 /// The location of a transaction's decision cell.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cell {
+pub(crate) struct Cell {
     pub shard: u16,
     pub index: u32,
 }
 
 /// The header of a version's buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Header {
+pub(crate) struct Header {
     /// Address of this buffer. It is 0 until the version is committed and a client has written it.
     pub own: u64,
     /// Timestamp of the version.
@@ -83,7 +83,7 @@ pub struct Header {
 }
 
 impl Header {
-    pub fn emit(&self) -> [u8; HEADER] {
+    pub(crate) fn emit(&self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         set_u64(&mut out, 0, self.own);
         set_u64(&mut out, 8, self.version.is(self.tx_state));
@@ -98,7 +98,7 @@ impl Header {
     }
 
     /// Parses a header. Returns `None` if the bytes are not the header of a version.
-    pub fn parse(bytes: &[u8; HEADER]) -> Option<Header> {
+    pub(crate) fn parse(bytes: &[u8; HEADER]) -> Option<Header> {
         let before = VersionRef {
             addr: u64_at(bytes, 16),
             bound: u64_at(bytes, 24),
@@ -117,7 +117,7 @@ impl Header {
     }
 
     /// Returns the number of used bytes in the buffer.
-    pub fn bound(&self) -> u64 {
+    pub(crate) fn bound(&self) -> u64 {
         let len = |len: Option<u32>| u64::from(len.unwrap_or(0));
         HEADER as u64 + len(self.key_len) + len(self.value_len)
     }

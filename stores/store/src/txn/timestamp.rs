@@ -9,9 +9,9 @@ const CLIENT_BITS: u32 = 14;
 const CLOCK_SHIFT: u32 = STATE_BITS + CLIENT_BITS;
 
 /// Upper bound, exclusive, of a client's number; 0 is the loader's.
-pub const CLIENTS: u32 = 1 << CLIENT_BITS;
+pub(crate) const CLIENTS: u32 = 1 << CLIENT_BITS;
 /// The clock's last tick.
-pub const LAST_TICK: u64 = (1 << (64 - CLOCK_SHIFT)) - 1;
+pub(crate) const LAST_TICK: u64 = (1 << (64 - CLOCK_SHIFT)) - 1;
 
 /// The position of a transaction in the serial order: 48 bits of a clock in microseconds, 14 bits of the
 /// client's number, two zeros. No two transactions have the same timestamp.
@@ -54,7 +54,7 @@ impl Timestamp {
 }
 
 /// Mask of the bits of a word that are its state.
-pub const STATE: u64 = (1 << STATE_BITS) - 1;
+pub(crate) const STATE: u64 = (1 << STATE_BITS) - 1;
 
 /// The state of a transaction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

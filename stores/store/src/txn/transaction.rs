@@ -51,7 +51,7 @@ pub enum Outcome {
 
 /// The phase of a transaction.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// The place in the window is free.
     #[default]
     Idle,
@@ -73,7 +73,7 @@ pub enum Phase {
 
 /// The state of one transaction of the window.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Transaction {
+pub(crate) struct Transaction {
     pub phase: Phase,
     /// Number of completions to come.
     pub under_way: u32,
@@ -116,7 +116,7 @@ impl<'a> Known<'a> {
 
 /// The change of a key by a transaction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// The key gets a value of this length in bytes.
     Value(u32),
     /// The key is removed.
@@ -125,7 +125,7 @@ pub enum Change {
 
 /// The step of a transaction at a key.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// The key is being looked up.
     #[default]
     Looking,
@@ -156,7 +156,7 @@ pub enum Step {
 
 /// A key of a transaction.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Entry {
+pub(crate) struct Entry {
     pub step: Step,
     pub shard: u16,
     pub key_len: u32,
@@ -184,4 +184,4 @@ pub struct Entry {
 
 /// The phase that a transaction holds at a shard, which keeps buffers from reuse while the transaction may
 /// access them.
-pub type Hold = Option<Grace>;
+pub(crate) type Hold = Option<Grace>;

@@ -7,7 +7,7 @@ use super::transaction::{EntryId, Tx};
 use crate::Broken;
 
 /// The part of a key's state that the window uses.
-pub trait Entry {
+pub(crate) trait Entry {
     /// Returns the length of the key in bytes.
     fn key_len(&self) -> u32;
 }
@@ -17,7 +17,7 @@ pub trait Entry {
 /// Keys have numbers from 0 to `window * max_keys`. The keys of a transaction are consecutive, in the order
 /// in which it named them.
 #[derive(Debug)]
-pub struct Window<T, E> {
+pub(crate) struct Window<T, E> {
     pub transactions: Vec<T>,
     pub entries: Vec<E>,
     /// Number of keys that each transaction has named.
@@ -33,7 +33,7 @@ pub struct Window<T, E> {
 
 impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
     /// Returns a window of `window` transactions of up to `max_keys` keys, each of up to `max_key` bytes.
-    pub fn new(window: u32, max_keys: u32, max_key: u32) -> Window<T, E> {
+    pub(crate) fn new(window: u32, max_keys: u32, max_key: u32) -> Window<T, E> {
         let entries = (window * max_keys) as usize;
         Window {
             transactions: vec![T::default(); window as usize],
@@ -48,7 +48,7 @@ impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
     }
 
     /// Returns the number of transactions under way.
-    pub fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.transactions.len() - self.free.len()
     }
 
@@ -56,14 +56,14 @@ impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
     ///
     /// # Errors
     /// `Broken`: a queue pair has failed, and the client with it.
-    pub fn usable(&self) -> Result<(), Refused> {
+    pub(crate) fn usable(&self) -> Result<(), Refused> {
         self.broken.map_or(Ok(()), |broken| Err(Refused::Broken(broken)))
     }
 
     /// Asserts, in debug builds only, that free places have no keys and are idle; `is_idle` returns true for
     /// an idle transaction. All places are checked when no transaction is under way.
     #[inline(always)]
-    pub fn checked(&self, is_idle: impl Fn(&T) -> bool) {
+    pub(crate) fn checked(&self, is_idle: impl Fn(&T) -> bool) {
         if cfg!(debug_assertions) {
             self.check(is_idle);
         }
@@ -81,7 +81,7 @@ impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
     }
 
     /// Marks the client as failed.
-    pub fn give_up(&mut self, status: Status) {
+    pub(crate) fn give_up(&mut self, status: Status) {
         self.broken.get_or_insert(Broken::Completion(status));
     }
 
@@ -89,47 +89,47 @@ impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
     ///
     /// # Errors
     /// `WindowFull`.
-    pub fn begin(&mut self, state: T) -> Result<Tx, Refused> {
+    pub(crate) fn begin(&mut self, state: T) -> Result<Tx, Refused> {
         let tx = self.free.pop().ok_or(Refused::WindowFull)?;
         self.transactions[usize::from(tx)] = state;
         Ok(Tx(tx))
     }
 
     /// Frees the place of a transaction that has ended.
-    pub fn end(&mut self, tx: u16) {
+    pub(crate) fn end(&mut self, tx: u16) {
         self.named[usize::from(tx)] = 0;
         self.free.push(tx);
     }
 
     /// Returns the number of a transaction's key.
-    pub fn entry_index(&self, tx: u16, entry: u16) -> u32 {
+    pub(crate) fn entry_index(&self, tx: u16, entry: u16) -> u32 {
         u32::from(tx) * self.max_keys + u32::from(entry)
     }
 
     /// Returns the numbers of all keys that a transaction has named.
-    pub fn entries_of(&self, tx: u16) -> std::ops::Range<u32> {
+    pub(crate) fn entries_of(&self, tx: u16) -> std::ops::Range<u32> {
         let first = self.entry_index(tx, 0);
         first..first + u32::from(self.named[usize::from(tx)])
     }
 
     /// Returns the transaction of a key, and the key's index in the transaction.
-    pub fn id_of(&self, entry_index: u32) -> (Tx, EntryId) {
+    pub(crate) fn id_of(&self, entry_index: u32) -> (Tx, EntryId) {
         (Tx((entry_index / self.max_keys) as u16), EntryId((entry_index % self.max_keys) as u16))
     }
 
     /// Returns true if the transaction has a key with this index.
-    pub fn has(&self, tx: Tx, entry: EntryId) -> bool {
+    pub(crate) fn has(&self, tx: Tx, entry: EntryId) -> bool {
         entry.0 < self.named[tx.index()]
     }
 
     /// Returns the bytes of a key.
-    pub fn key(&self, entry_index: u32) -> &[u8] {
+    pub(crate) fn key(&self, entry_index: u32) -> &[u8] {
         let offset = entry_index as usize * self.max_key as usize;
         &self.keys[offset..offset + self.entries[entry_index as usize].key_len() as usize]
     }
 
     /// Returns the number of a key that the transaction has named before.
-    pub fn find(&self, tx: Tx, key: &[u8]) -> Option<u32> {
+    pub(crate) fn find(&self, tx: Tx, key: &[u8]) -> Option<u32> {
         self.entries_of(tx.0).find(|entry_index| self.key(*entry_index) == key)
     }
 
@@ -137,7 +137,7 @@ impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
     ///
     /// # Errors
     /// `TooManyKeys`.
-    pub fn add(&mut self, tx: u16, key: &[u8], state: E) -> Result<u32, Refused> {
+    pub(crate) fn add(&mut self, tx: u16, key: &[u8], state: E) -> Result<u32, Refused> {
         let entry = self.named[usize::from(tx)];
         if u32::from(entry) == self.max_keys {
             return Err(Refused::TooManyKeys);

@@ -3,7 +3,7 @@
 /// The purpose of a work request, which its id contains.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Work {
+pub(crate) enum Work {
     /// The READ of a key's latest version.
     Look = 1,
     /// The validation of a read.
@@ -46,12 +46,12 @@ const WORKS: [Work; 12] = [
 ];
 
 /// Returns the id for a purpose and a transaction or key.
-pub fn id(work: Work, number: u32) -> u64 {
+pub(crate) fn id(work: Work, number: u32) -> u64 {
     (work as u64) << 40 | u64::from(number)
 }
 
 /// Decodes an id. Returns `None` if the purpose is unknown.
-pub fn parse_id(id: u64) -> Option<(Work, u32)> {
+pub(crate) fn parse_id(id: u64) -> Option<(Work, u32)> {
     let work = WORKS.into_iter().find(|work| *work as u64 == id >> 40)?;
     Some((work, id as u32))
 }

@@ -5,7 +5,7 @@
 use crate::random::Random;
 
 /// YCSB's constant: rank k has a probability proportional to 1/k^0.99.
-pub const THETA: f64 = 0.99;
+pub(crate) const THETA: f64 = 0.99;
 
 /// Returns the generalised harmonic number: the sum of 1/k^theta for k from 1 to `n`.
 ///

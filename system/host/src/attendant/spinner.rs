@@ -27,12 +27,12 @@ pub(super) struct Spinner {
 }
 
 impl Spinner {
-    pub fn new(now: Instant) -> Spinner {
+    pub(crate) fn new(now: Instant) -> Spinner {
         Spinner { last_packet: now, wakes: 0, interval: FIRST, taken: 0 }
     }
 
     /// Records that a packet has woken the attendant. Returns whether a probe is due.
-    pub fn packet(&mut self, now: Instant) -> bool {
+    pub(crate) fn packet(&mut self, now: Instant) -> bool {
         self.last_packet = now;
         self.wakes += 1;
         self.wakes >= self.interval
@@ -40,7 +40,7 @@ impl Spinner {
 
     /// Records the result of a probe: whether the program took the packet. Returns whether the program
     /// still counts as spinning.
-    pub fn probed(&mut self, taken: bool) -> bool {
+    pub(crate) fn probed(&mut self, taken: bool) -> bool {
         if taken {
             self.taken += 1;
             return self.taken < TAKEN;
@@ -50,7 +50,7 @@ impl Spinner {
     }
 
     /// Returns whether no packet has arrived for a long time.
-    pub fn is_forgotten(&self, now: Instant) -> bool {
+    pub(crate) fn is_forgotten(&self, now: Instant) -> bool {
         now.since(self.last_packet) > FORGOTTEN
     }
 }

@@ -19,7 +19,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`ConnectError`] if the bytes are not a message, or the other side hung up.
-    pub fn read(&mut self, stream: &mut impl Read) -> Result<Option<Message>, ConnectError> {
+    pub(crate) fn read(&mut self, stream: &mut impl Read) -> Result<Option<Message>, ConnectError> {
         loop {
             let start = self.bytes.len();
             let want = HEAD + self.head.as_ref().map_or(0, |head| head.len);

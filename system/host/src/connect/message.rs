@@ -186,7 +186,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub fn parse(head: &[u8; HEAD]) -> Result<Head, ConnectError> {
+    pub(crate) fn parse(head: &[u8; HEAD]) -> Result<Head, ConnectError> {
         if head[..8] != MAGIC {
             return Err(ConnectError::NotRemora);
         }

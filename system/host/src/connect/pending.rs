@@ -93,7 +93,7 @@ fn source(address: SocketAddr) -> IpAddr {
 }
 
 impl Pending {
-    pub fn new(poll: Poll, shared: Arc<Shared>) -> io::Result<Pending> {
+    pub(crate) fn new(poll: Poll, shared: Arc<Shared>) -> io::Result<Pending> {
         let listener = shared.socket.as_raw_fd();
         poll.registry().register(&mut SourceFd(&listener), LISTENER, Interest::READABLE)?;
         Ok(Pending {
@@ -109,7 +109,7 @@ impl Pending {
     }
 
     /// Reads connections until the listener is dropped.
-    pub fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(256);
         while !self.shared.stopped.load(Ordering::Acquire) {
             if let Err(error) = self.poll.poll(&mut events, self.patience())

@@ -20,14 +20,14 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub fn new(socket: TcpListener) -> io::Result<Shared> {
+    pub(crate) fn new(socket: TcpListener) -> io::Result<Shared> {
         let requests = Signal::new(REQUESTS)?;
         Ok(Shared { socket, stopped: AtomicBool::new(false), refused: AtomicUsize::new(0), requests })
     }
 
     /// Queues a request whose first message is complete. If the queue is full, requests whose peers have
     /// hung up are removed first.
-    pub fn put(&self, request: Request) {
+    pub(crate) fn put(&self, request: Request) {
         let Err(request) = self.requests.offer(request) else { return };
         self.requests.retain(|request| !request.has_hung_up());
         if let Err(request) = self.requests.offer(request) {

@@ -58,17 +58,17 @@ pub(super) struct FurtherAddresses {
 
 impl FurtherAddresses {
     #[inline(always)]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.addresses.is_empty()
     }
 
     /// Returns whether the maximum number of addresses is reached.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.addresses.len() >= MAX_FURTHER
     }
 
     /// Adds a port and returns its number.
-    pub fn add(&mut self, port: UdpPort) -> usize {
+    pub(crate) fn add(&mut self, port: UdpPort) -> usize {
         self.addresses.push(FurtherAddress { port, own: None, used: false, busy_until: 0 });
         self.look_at = 0;
         self.addresses.len()
@@ -84,31 +84,31 @@ impl FurtherAddresses {
     }
 
     /// Returns the port of the address with this number.
-    pub fn port(&self, number: usize) -> Option<&UdpPort> {
+    pub(crate) fn port(&self, number: usize) -> Option<&UdpPort> {
         self.get(number).map(|address| &address.port)
     }
 
     /// Returns the port of the address with this number in order to send, and marks the address as used.
     #[inline]
-    pub fn sending(&mut self, number: usize) -> Option<&mut UdpPort> {
+    pub(crate) fn sending(&mut self, number: usize) -> Option<&mut UdpPort> {
         let address = self.get_mut(number)?;
         address.used = true;
         Some(&mut address.port)
     }
 
     /// Iterates over all ports.
-    pub fn ports(&self) -> impl Iterator<Item = &UdpPort> {
+    pub(crate) fn ports(&self) -> impl Iterator<Item = &UdpPort> {
         self.addresses.iter().map(|address| &address.port)
     }
 
     /// Iterates over all ports, mutably.
-    pub fn ports_mut(&mut self) -> impl Iterator<Item = &mut UdpPort> {
+    pub(crate) fn ports_mut(&mut self) -> impl Iterator<Item = &mut UdpPort> {
         self.addresses.iter_mut().map(|address| &mut address.port)
     }
 
     /// Returns the peer with this endpoint, as reached from the address with this number; creates it if it
     /// is new. `None` if there is no such address.
-    pub fn peer(&mut self, number: usize, endpoint: Endpoint) -> Option<Result<Peer, PeerError>> {
+    pub(crate) fn peer(&mut self, number: usize, endpoint: Endpoint) -> Option<Result<Peer, PeerError>> {
         let address = self.get_mut(number)?;
         let peer = address.port.peer(endpoint);
         if let Ok(peer) = peer
@@ -120,7 +120,7 @@ impl FurtherAddresses {
     }
 
     /// Removes a peer of the address with this number, like [`UdpPort::remove`].
-    pub fn remove(&mut self, number: usize, peer: Peer) {
+    pub(crate) fn remove(&mut self, number: usize, peer: Peer) {
         let Some(address) = self.get_mut(number) else { return };
         address.port.remove(peer);
         if address.own == Some(peer) {
@@ -130,18 +130,18 @@ impl FurtherAddresses {
 
     /// Returns the peer of a multicast group, as reached from the address with this number. `None` if there
     /// is no such address.
-    pub fn group(&mut self, number: usize, group: Endpoint) -> Option<Result<Peer, GroupError>> {
+    pub(crate) fn group(&mut self, number: usize, group: Endpoint) -> Option<Result<Peer, GroupError>> {
         let grouped = self.get_mut(number)?.port.group(group);
         Some(grouped.map(|peer| join(number, peer)))
     }
 
     /// Returns whether this peer stands for the address with this number itself.
-    pub fn is_own(&self, number: usize, peer: Peer) -> bool {
+    pub(crate) fn is_own(&self, number: usize, peer: Peer) -> bool {
         self.get(number).is_some_and(|address| address.own == Some(peer))
     }
 
     /// Receives on the addresses with traffic, and on all addresses if that is due.
-    pub fn receive(&mut self, now: u64, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+    pub(crate) fn receive(&mut self, now: u64, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         let due = now >= self.look_at;
         let count = self.addresses.len();
         if due {
@@ -176,38 +176,38 @@ impl FurtherAddresses {
 
     /// Returns whether the last receive left a socket out, so that it does not prove silence.
     #[inline]
-    pub fn has_skipped(&self) -> bool {
+    pub(crate) fn has_skipped(&self) -> bool {
         !self.addresses.is_empty() && self.skipped
     }
 
     #[inline]
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         for address in &mut self.addresses {
             address.port.flush();
         }
     }
 
     /// Calls [`Port::show_ip_fields`] on all ports.
-    pub fn show_ip_fields(&mut self) {
+    pub(crate) fn show_ip_fields(&mut self) {
         self.ports_mut().for_each(Port::show_ip_fields);
     }
 
     /// Calls [`Port::arm`] on all ports.
-    pub fn arm(&mut self) -> bool {
+    pub(crate) fn arm(&mut self) -> bool {
         // `fold` does not stop early: every port must be armed, whatever the others return.
         self.addresses.iter_mut().map(|address| address.port.arm()).fold(false, |any, work| any | work)
     }
 
     /// Makes the next receive poll all sockets, because any of them may have woken the sleeper.
-    pub fn disarm(&mut self) {
+    pub(crate) fn disarm(&mut self) {
         self.look_at = 0;
     }
 
-    pub fn poll_fds(&self, out: &mut Vec<RawFd>) {
+    pub(crate) fn poll_fds(&self, out: &mut Vec<RawFd>) {
         self.ports().for_each(|port| port.poll_fds(out));
     }
 
-    pub fn add_counters(&self, sum: &mut Counters) {
+    pub(crate) fn add_counters(&self, sum: &mut Counters) {
         self.ports().for_each(|port| sum.add(&port.counters()));
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 ///
 /// # Errors
 /// Fails if the process may not create network namespaces or open `/dev/net/tun`.
-pub fn possible() -> Result<(), Error> {
+pub(crate) fn possible() -> Result<(), Error> {
     Namespace::new("tried")?;
     let tun = |error| Error::System("opening /dev/net/tun".to_owned(), error);
     File::open("/dev/net/tun").map(drop).map_err(tun)
@@ -23,29 +23,29 @@ pub fn possible() -> Result<(), Error> {
 ///
 /// Panics with an explanation without root: a test that cannot run must not pass.
 #[must_use = "it goes away with this value"]
-pub fn own_namespace() -> Namespace {
+pub(crate) fn own_namespace() -> Namespace {
     let own = Namespace::new("own").unwrap_or_else(|error| panic!("{error}"));
     own.enter().unwrap_or_else(|error| panic!("{error}"));
     own
 }
 
 /// Runs `ip` with these arguments in the calling thread's namespace. If `ip` fails, panics with its output.
-pub fn ip(arguments: &str) {
+pub(crate) fn ip(arguments: &str) {
     run("ip", arguments);
 }
 
 /// Runs another program of iproute2 like [`ip`], and returns its output.
-pub fn run(program: &str, arguments: &str) -> String {
+pub(crate) fn run(program: &str, arguments: &str) -> String {
     remora_netns::run(program, arguments).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A point-to-point network device whose other end is this value. It receives every packet that is sent to
 /// the device, cut into packets as on a wire.
-pub struct Tun(File);
+pub(crate) struct Tun(File);
 
 impl Tun {
     /// Creates the device `name`, brings it up, and adds these addresses (each with its prefix length).
-    pub fn new(name: &str, addresses: &[&str]) -> Tun {
+    pub(crate) fn new(name: &str, addresses: &[&str]) -> Tun {
         let file = File::options().read(true).write(true).open("/dev/net/tun");
         let file = file.unwrap_or_else(|error| panic!("this test needs /dev/net/tun: {error}"));
         // SAFETY: an ifreq is plain old data for which all zeros is valid.
@@ -66,7 +66,7 @@ impl Tun {
     }
 
     /// Returns the next UDP packet, from its IP header on; `None` if none is waiting.
-    pub fn next(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
         let mut buffer = vec![0; 65_536];
         loop {
             let len = self.0.read(&mut buffer).ok()?;
@@ -79,7 +79,7 @@ impl Tun {
     }
 
     /// Makes a packet, given from its IP header on, arrive from the network.
-    pub fn inject(&mut self, packet: &[u8]) {
+    pub(crate) fn inject(&mut self, packet: &[u8]) {
         self.0.write_all(packet).expect("write to tun");
     }
 }
@@ -89,7 +89,7 @@ impl Tun {
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A host of a pair, which is a namespace.
-pub struct Host {
+pub(crate) struct Host {
     space: Namespace,
     /// The guard, held by one host of a pair.
     _alone: Option<MutexGuard<'static, ()>>,
@@ -97,12 +97,12 @@ pub struct Host {
 
 impl Host {
     /// Moves the calling thread to the host.
-    pub fn enter(&self) {
+    pub(crate) fn enter(&self) {
         self.space.enter().unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Turns duplicate address detection on one of the host's interfaces on or off.
-    pub fn check_addresses(&self, interface: &str, checks: bool) {
+    pub(crate) fn check_addresses(&self, interface: &str, checks: bool) {
         self.space.check_addresses(interface, checks).unwrap_or_else(|error| panic!("{error}"));
     }
 }
@@ -110,7 +110,7 @@ impl Host {
 /// Returns two hosts with a veth pair `near0`-`far0` between them, addresses 10.90.0.1 and .2, fd90::1 and
 /// ::2, and this MTU. The calling thread is in the first. Only one test of a process has such a pair at a
 /// time.
-pub fn veth_pair(mtu: usize, options: &str) -> [Host; 2] {
+pub(crate) fn veth_pair(mtu: usize, options: &str) -> [Host; 2] {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let made = make_pair(mtu, options).unwrap_or_else(|error| panic!("{error}"));
     let [near, far] = made.map(|space| Host { space, _alone: None });

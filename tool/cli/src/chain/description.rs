@@ -4,7 +4,7 @@ use remora_chain::{Change, Machine, Names, Segment, Step};
 use remora_nic::wqe::{SLOT, Wqe};
 
 /// Returns the text of the work request that was executed, or of the message that arrived.
-pub fn said(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
+pub(crate) fn said(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
     if step.message {
         return format!("a message of {} bytes", Wqe::parse(&step.slot).length());
     }
@@ -21,7 +21,7 @@ pub fn said(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
 }
 
 /// Returns the name of a step: its work request, or the queue's message.
-pub fn place(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
+pub(crate) fn place(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
     if step.message {
         return format!("{}.received", machine.program().queues[step.queue].name);
     }
@@ -30,7 +30,7 @@ pub fn place(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
 }
 
 /// Returns a change as text. Headers are shown as verbs, words as numbers, and anything else by its length.
-pub fn changed(change: &Change, names: &Names<'_>) -> String {
+pub(crate) fn changed(change: &Change, names: &Names<'_>) -> String {
     let is_header =
         matches!(change.at.segment, Segment::Queue(_)) && change.at.offset.is_multiple_of(SLOT as u64);
     let show = |bytes: &[u8]| match <[u8; 8]>::try_from(bytes).map(u64::from_le_bytes) {

@@ -36,7 +36,7 @@ struct QueueImage {
 }
 
 /// Parses hexadecimal digits. White space is ignored.
-pub fn bytes(digits: &str) -> Option<Vec<u8>> {
+pub(crate) fn bytes(digits: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = digits.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let pairs = digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
     digits.len().is_multiple_of(2).then(|| pairs.collect())?
@@ -47,7 +47,7 @@ fn digits(bytes: &[u8]) -> String {
 }
 
 /// Runs `remora chain asm`.
-pub fn assemble(program: &Program, json: bool) -> Result<()> {
+pub(crate) fn assemble(program: &Program, json: bool) -> Result<()> {
     let numbers = layout(program);
     let bytes = link(program, &numbers);
     let mut out = std::io::stdout().lock();
@@ -72,7 +72,7 @@ pub fn assemble(program: &Program, json: bool) -> Result<()> {
 }
 
 /// Returns the keyword of the language for how a queue is fetched.
-pub fn fetching(queue: &Queue) -> &'static str {
+pub(crate) fn fetching(queue: &Queue) -> &'static str {
     match queue.fetching {
         remora_nic::Fetching::Posted => "posted",
         remora_nic::Fetching::Enabled => "managed",
@@ -115,7 +115,7 @@ fn image(program: &Program, numbers: &Numbers, bytes: &remora_chain::Image) -> I
 }
 
 /// Runs `remora chain disasm`.
-pub fn disassemble(text: &str) -> Result<()> {
+pub(crate) fn disassemble(text: &str) -> Result<()> {
     let image: Image = serde_json::from_str(text).context("not the output of `remora chain asm --json`")?;
     let (program, numbers) = names(&image)?;
     let names = Names::new(&program, &numbers);

@@ -16,7 +16,7 @@ use remora_options::number::natural;
 
 /// Subcommands of `remora chain`.
 #[derive(Subcommand)]
-pub enum ChainCommand {
+pub(crate) enum ChainCommand {
     /// Print the work requests of a program and their bytes.
     #[command(
         after_help = "Examples:\n  remora chain asm if.chain\n  remora chain asm if.chain --json > if.json"
@@ -74,7 +74,7 @@ pub enum ChainCommand {
 
 /// Formats of a trace.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// Text: one line per work request and one per change.
     Text,
     /// Trace events for Perfetto and Chrome: one track per queue, one microsecond per step.
@@ -85,7 +85,7 @@ pub enum Format {
 
 /// Options that select a program and its initial state.
 #[derive(Args, Clone, Debug)]
-pub struct Start {
+pub(crate) struct Start {
     /// File with the program's text; - reads standard input.
     pub file: PathBuf,
     /// Maximum number of work requests that are executed.
@@ -172,7 +172,7 @@ fn text(file: &Path) -> Result<String> {
 }
 
 /// Runs a subcommand of `remora chain`.
-pub fn run(command: ChainCommand) -> Result<()> {
+pub(crate) fn run(command: ChainCommand) -> Result<()> {
     match command {
         ChainCommand::Asm { file, json } => image::assemble(&program(&file)?, json),
         ChainCommand::Disasm { file } => image::disassemble(&text(&file)?),

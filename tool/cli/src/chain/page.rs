@@ -11,7 +11,7 @@ use super::description::{changed, place, said};
 use super::image::fetching;
 
 /// Bytes of a program's memory: one element for each section, then one for each queue.
-pub type Memory = Vec<Vec<u8>>;
+pub(crate) type Memory = Vec<Vec<u8>>;
 
 /// Maximum number of characters of a text that are shown.
 const TEXT: usize = 48;
@@ -19,7 +19,7 @@ const TEXT: usize = 48;
 const FRAME: &str = include_str!("page.html");
 
 /// Returns the memory before the first step.
-pub fn before(machine: &Machine) -> Memory {
+pub(crate) fn before(machine: &Machine) -> Memory {
     let program = machine.program();
     let section = |index: usize| (Segment::Section(index), program.sections[index].bytes.len());
     let queue = |index: usize| (Segment::Queue(index), program.queues[index].ring_slots() as usize * SLOT);
@@ -30,7 +30,7 @@ pub fn before(machine: &Machine) -> Memory {
 }
 
 /// Returns the HTML page of a trace.
-pub fn page(
+pub(crate) fn page(
     file: &Path,
     first: &Memory,
     steps: &[Step],

@@ -8,7 +8,7 @@ use super::Start;
 use remora_options::print;
 
 /// Runs a program and prints its data at the end.
-pub fn run(start: &Start, show: &[String], json: bool) -> Result<()> {
+pub(crate) fn run(start: &Start, show: &[String], json: bool) -> Result<()> {
     let mut machine = start.machine()?;
     let end = machine.run(start.budget);
     let data = if show.is_empty() { all(&machine) } else { some(&machine, show)? };
@@ -73,7 +73,7 @@ fn some(machine: &Machine, names: &[String]) -> Result<Vec<(String, Vec<u64>)>> 
 }
 
 /// Returns one line of text for each failed work request, with its place in the program.
-pub fn failures(machine: &Machine) -> Vec<String> {
+pub(crate) fn failures(machine: &Machine) -> Vec<String> {
     let one = |failure: &remora_chain::Failure| {
         let queue = &machine.program().queues[failure.queue];
         let line = queue.works.iter().find(|work| work.slot == failure.slot).map_or(0, |work| work.line);

@@ -11,7 +11,7 @@ use super::run::failures;
 use super::{Format, Start, page};
 
 /// Runs a program step by step and writes the trace.
-pub fn trace(start: &Start, format: Format) -> Result<()> {
+pub(crate) fn trace(start: &Start, format: Format) -> Result<()> {
     let mut machine = start.machine()?;
     let first = page::before(&machine);
     let mut steps = Vec::new();

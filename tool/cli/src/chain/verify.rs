@@ -12,7 +12,7 @@ use remora_options::print;
 ///
 /// # Errors
 /// Fails if the program cannot be read or has faults.
-pub fn verify(file: &Path, json: bool) -> Result<()> {
+pub(crate) fn verify(file: &Path, json: bool) -> Result<()> {
     let program = super::program(file)?;
     let findings = remora_chain::verify(&program);
     for finding in &findings {

@@ -7,7 +7,7 @@ use remora_verbs::doctor::{Finding, Verdict};
 
 /// Adds findings about the broker of `address`, its GIDs and its QP number ranges. A UDP port that this
 /// broker occupies is reported as good.
-pub fn examine(address: SocketAddr, findings: &mut Vec<Finding>) {
+pub(crate) fn examine(address: SocketAddr, findings: &mut Vec<Finding>) {
     let ip = address.ip();
     let of_broker = match report(address, &Options::from_environment()) {
         Ok(report) => {

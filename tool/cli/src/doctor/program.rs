@@ -14,7 +14,7 @@ const APART: Duration = Duration::from_secs(1);
 const OFTEN: f64 = 0.1;
 
 /// Reads the counters of the program at `address` twice and returns findings about them.
-pub fn examine(address: &str) -> Result<Vec<Finding>> {
+pub(crate) fn examine(address: &str) -> Result<Vec<Finding>> {
     let before = look(address)?;
     std::thread::sleep(APART);
     Ok(findings(&before, &look(address)?))

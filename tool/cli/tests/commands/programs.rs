@@ -65,7 +65,7 @@ fn each_program_holds_the_commands_that_it_should() {
 }
 
 /// Returns the commands that a program holds.
-pub fn described(program: Program) -> Described {
+pub(crate) fn described(program: Program) -> Described {
     let mut command = Command::new(crate::running::program(program.file()));
     let out = finish(command.arg(remora_options::tree::PRINT).stdin(Stdio::null())).good();
     serde_json::from_str(&out).expect("a tree of commands")

@@ -43,19 +43,19 @@ fn folder() -> &'static Path {
 }
 
 /// Returns the path of a program.
-pub fn program(name: &str) -> PathBuf {
+pub(crate) fn program(name: &str) -> PathBuf {
     folder().join(name)
 }
 
 /// Returns the path of `remora`.
-pub fn binary() -> &'static str {
+pub(crate) fn binary() -> &'static str {
     static BINARY: LazyLock<String> =
         LazyLock::new(|| program("remora").to_str().expect("a path of letters").to_owned());
     &BINARY
 }
 
 /// The result of a command.
-pub struct Ended {
+pub(crate) struct Ended {
     pub status: i32,
     pub out: String,
     pub err: String,
@@ -64,14 +64,14 @@ pub struct Ended {
 impl Ended {
     /// Checks that the command succeeded, and returns its output.
     #[track_caller]
-    pub fn good(self) -> String {
+    pub(crate) fn good(self) -> String {
         assert_eq!(self.status, 0, "stderr: {}", self.err);
         self.out
     }
 
     /// Checks that the command failed with a single line that begins with `error: ` and contains `words`.
     #[track_caller]
-    pub fn one_line(self, words: &str) {
+    pub(crate) fn one_line(self, words: &str) {
         assert_eq!(self.status, 1, "stdout: {} stderr: {}", self.out, self.err);
         let lines: Vec<&str> = self.err.lines().filter(|line| !line.is_empty()).collect();
         assert!(
@@ -83,7 +83,7 @@ impl Ended {
     /// Checks that the arguments were refused, that the first line contains `words`, and that no panic is
     /// reported.
     #[track_caller]
-    pub fn bad_arguments(self, words: &str) {
+    pub(crate) fn bad_arguments(self, words: &str) {
         assert_eq!(self.status, 2, "stdout: {} stderr: {}", self.out, self.err);
         let first = self.err.lines().next().unwrap_or_default();
         assert!(first.starts_with("error: ") && first.contains(words), "wanted {words:?}, got {first:?}");
@@ -93,7 +93,7 @@ impl Ended {
 
 /// Returns the command with these arguments. Backtraces are enabled in its environment, as a developer may
 /// have them. Signals end the command even if the tests ignore them, as under `nohup`.
-pub fn command(words: &[&str]) -> Command {
+pub(crate) fn command(words: &[&str]) -> Command {
     let mut command = Command::new("/usr/bin/env");
     command.args(["--default-signal=HUP,INT,TERM", binary()]).args(words);
     command.env("RUST_BACKTRACE", "full").env_remove("RUST_LOG").stdin(Stdio::null());
@@ -102,25 +102,25 @@ pub fn command(words: &[&str]) -> Command {
 
 /// Runs `remora` with these arguments to its end.
 #[track_caller]
-pub fn remora(words: &[&str]) -> Ended {
+pub(crate) fn remora(words: &[&str]) -> Ended {
     finish(&mut command(words))
 }
 
 /// Returns the part of a large number that a test run uses: a fifth, or all of it if `REMORA_WHOLE` is set,
 /// as `make nightly` does.
-pub fn part_of(whole: u32) -> u32 {
+pub(crate) fn part_of(whole: u32) -> u32 {
     if std::env::var_os("REMORA_WHOLE").is_some() { whole } else { whole / 5 }
 }
 
 /// Runs a command to its end, which must come within two minutes.
 #[track_caller]
-pub fn finish(command: &mut Command) -> Ended {
+pub(crate) fn finish(command: &mut Command) -> Ended {
     finish_within(command, Duration::from_secs(120))
 }
 
 /// Runs a command to its end, which must come within `limit`.
 #[track_caller]
-pub fn finish_within(command: &mut Command, limit: Duration) -> Ended {
+pub(crate) fn finish_within(command: &mut Command, limit: Duration) -> Ended {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
     let reader = |mut pipe: Box<dyn Read + Send>| {
         std::thread::spawn(move || {
@@ -148,14 +148,14 @@ pub fn finish_within(command: &mut Command, limit: Duration) -> Ended {
 }
 
 /// Returns the arguments of a small server on a free port.
-pub fn serve<'a>(design: &'a str, port: &'a str) -> [&'a str; 10] {
+pub(crate) fn serve<'a>(design: &'a str, port: &'a str) -> [&'a str; 10] {
     let listen = ["serve", "kv", "--listen", "127.0.0.1:0", "--capacity", "1000"];
     let [a, b, c, d, e, f] = listen;
     [a, b, c, d, e, f, "--design", design, "--port", port]
 }
 
 /// A server that is killed at the end of its test.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     /// Address on which the server listens.
     pub address: String,
@@ -170,7 +170,7 @@ pub struct Server {
 impl Server {
     /// Starts `remora serve kv` on a free port and waits until it serves.
     #[track_caller]
-    pub fn start(design: &str, port: &str, more: &[&str]) -> Server {
+    pub(crate) fn start(design: &str, port: &str, more: &[&str]) -> Server {
         let mut command = command(&serve(design, port));
         command.args(more);
         Server::of(command, design, port)
@@ -178,7 +178,7 @@ impl Server {
 
     /// Starts a server with this command and waits until it serves.
     #[track_caller]
-    pub fn of(command: Command, design: &str, port: &str) -> Server {
+    pub(crate) fn of(command: Command, design: &str, port: &str) -> Server {
         let mut server = Server::spawn(command, design, port);
         server.wait();
         server
@@ -186,7 +186,7 @@ impl Server {
 
     /// Starts servers that become ready only when all of them run.
     #[track_caller]
-    pub fn together(commands: Vec<Command>, design: &str, port: &str) -> Vec<Server> {
+    pub(crate) fn together(commands: Vec<Command>, design: &str, port: &str) -> Vec<Server> {
         let spawn = |command| Server::spawn(command, design, port);
         let mut servers: Vec<Server> = commands.into_iter().map(spawn).collect();
         servers.iter_mut().for_each(Server::wait);
@@ -195,7 +195,7 @@ impl Server {
 
     /// Starts a server without waiting for it.
     #[track_caller]
-    pub fn spawn(mut command: Command, design: &str, port: &str) -> Server {
+    pub(crate) fn spawn(mut command: Command, design: &str, port: &str) -> Server {
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary");
         let design = design.to_owned();
         let port = port.to_owned();
@@ -204,7 +204,7 @@ impl Server {
 
     /// Waits until the server is ready.
     #[track_caller]
-    pub fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         let pipe = self.child.stderr.take().expect("piped");
         let mut lines = BufReader::new(pipe).lines().map_while(Result::ok);
         self.address = loop {
@@ -222,17 +222,17 @@ impl Server {
     }
 
     /// Returns the process of the server.
-    pub fn child(&self) -> &Child {
+    pub(crate) fn child(&self) -> &Child {
         &self.child
     }
 
     /// Waits until the server has ended.
-    pub fn end(&mut self) -> ExitStatus {
+    pub(crate) fn end(&mut self) -> ExitStatus {
         self.child.wait().expect("its end")
     }
 
     /// Returns the arguments of `remora kv VERB` for this server.
-    pub fn words<'a>(&'a self, verb: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
+    pub(crate) fn words<'a>(&'a self, verb: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
         let mut words = vec!["kv", verb, "--connect", &self.address, "--design", &self.design];
         words.extend(["--port", &self.port]);
         words.extend(rest);
@@ -241,7 +241,7 @@ impl Server {
 
     /// Runs `remora kv VERB` against this server.
     #[track_caller]
-    pub fn kv(&self, verb: &str, rest: &[&str]) -> Ended {
+    pub(crate) fn kv(&self, verb: &str, rest: &[&str]) -> Ended {
         remora(&self.words(verb, rest))
     }
 }
@@ -249,7 +249,7 @@ impl Server {
 /// Returns free addresses of this host, for servers that must know each other's addresses in advance. They
 /// lie outside the ephemeral range, from which another process could get the same port before the server
 /// listens.
-pub fn free_addresses(count: usize) -> Vec<String> {
+pub(crate) fn free_addresses(count: usize) -> Vec<String> {
     let mut listeners: Vec<TcpListener> = Vec::new();
     while listeners.len() < count {
         let drawn = RandomState::new().hash_one(listeners.len());
@@ -266,16 +266,16 @@ impl Drop for Server {
 }
 
 /// A file that is removed at the end of its test.
-pub struct Scratch(pub PathBuf);
+pub(crate) struct Scratch(pub PathBuf);
 
 impl Scratch {
     /// Creates a file with these bytes.
-    pub fn new(bytes: &[u8]) -> Scratch {
+    pub(crate) fn new(bytes: &[u8]) -> Scratch {
         Scratch::ending("", bytes)
     }
 
     /// Creates a file with these bytes and this name ending.
-    pub fn ending(end: &str, bytes: &[u8]) -> Scratch {
+    pub(crate) fn ending(end: &str, bytes: &[u8]) -> Scratch {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name =
             format!("remora-test-{}-{}{end}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -285,7 +285,7 @@ impl Scratch {
     }
 
     /// Returns the path of the file.
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.0.to_str().expect("a plain path")
     }
 }
@@ -297,14 +297,14 @@ impl Drop for Scratch {
 }
 
 /// A folder that is removed at the end of its test.
-pub struct Folder(pub PathBuf);
+pub(crate) struct Folder(pub PathBuf);
 
 impl Folder {
-    pub fn new(name: &str) -> Folder {
+    pub(crate) fn new(name: &str) -> Folder {
         Folder(std::env::temp_dir().join(format!("remora-prism-{}-{name}", std::process::id())))
     }
 
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.0.join(name)).expect("a plot")
     }
 }
@@ -317,12 +317,12 @@ impl Drop for Folder {
 
 /// Parses the JSON lines that a command printed.
 #[track_caller]
-pub fn lines(out: &str) -> Vec<Value> {
+pub(crate) fn lines(out: &str) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"))).collect()
 }
 
 /// Returns the current counters of the server at this metrics address.
-pub fn counters(address: &str) -> BTreeMap<String, f64> {
+pub(crate) fn counters(address: &str) -> BTreeMap<String, f64> {
     let out = remora(&["top", address, "--once"]).good();
     let pairs = out.lines().filter_map(|line| line.rsplit_once(' '));
     pairs.map(|(name, value)| (name.to_owned(), value.parse().expect("a number"))).collect()
@@ -330,7 +330,7 @@ pub fn counters(address: &str) -> BTreeMap<String, f64> {
 
 /// Returns the number of packet blocks in a pcapng file.
 #[track_caller]
-pub fn packets(path: &str) -> usize {
+pub(crate) fn packets(path: &str) -> usize {
     let bytes = std::fs::read(path).expect("a capture");
     let word = |offset: usize| u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("4 bytes"));
     assert_eq!(word(0), 0x0a0d_0d0a, "a section header comes first");
@@ -345,7 +345,7 @@ pub fn packets(path: &str) -> usize {
 }
 
 /// A running daemon, which is killed at the end of its test.
-pub struct Lender {
+pub(crate) struct Lender {
     pub child: Child,
     output: BufReader<ChildStdout>,
     /// Path of the daemon's socket.
@@ -353,12 +353,12 @@ pub struct Lender {
 }
 
 impl Lender {
-    pub fn start(test: &str, more: &[&str]) -> Lender {
+    pub(crate) fn start(test: &str, more: &[&str]) -> Lender {
         Lender::of(command(&["nicd", "--json", "--socket"]), test, more)
     }
 
     /// Starts a daemon by this command, with a socket path and further arguments appended.
-    pub fn of(mut command: Command, test: &str, more: &[&str]) -> Lender {
+    pub(crate) fn of(mut command: Command, test: &str, more: &[&str]) -> Lender {
         let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
         command.arg(&path).args(more).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the daemon");
@@ -369,17 +369,17 @@ impl Lender {
         lender
     }
 
-    pub fn at(&self) -> &str {
+    pub(crate) fn at(&self) -> &str {
         self.path.to_str().expect("a name")
     }
 
-    pub fn next(&mut self) -> Value {
+    pub(crate) fn next(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("a line");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let id = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(id, signal).expect("a signal");
     }

@@ -21,7 +21,7 @@ const ALONE: [&str; 3] = ["interpod", "intrapod", "intrarack"];
 
 /// The quantity that a comparison checks.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Completion time of each flow.
     Alone,
     /// Completion time of the last flow.
@@ -34,7 +34,7 @@ pub enum Kind {
 
 /// The result of another simulator for one flow.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct PeerTime {
+pub(crate) struct PeerTime {
     /// Time in picoseconds until the sender received the last acknowledgement.
     pub fct: u64,
     /// Completion time in picoseconds without other traffic, if the simulator reports it.
@@ -43,7 +43,7 @@ pub struct PeerTime {
 
 /// The identity of a flow in both simulators.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Key {
+pub(crate) enum Key {
     /// The flow's number, for htsim.
     Id(u64),
     /// Source host, destination host and ports, for ns-3.
@@ -51,7 +51,7 @@ pub enum Key {
 }
 
 /// A scenario and the results of another simulator.
-pub struct Case {
+pub(crate) struct Case {
     /// Scenario as Remora runs it.
     pub scenario: ScenarioArgs,
     /// Results of the other simulator.
@@ -59,7 +59,7 @@ pub struct Case {
 }
 
 /// A group of runs that are checked together.
-pub struct Reference {
+pub(crate) struct Reference {
     /// Quantity that is compared.
     pub kind: Kind,
     /// Name of the other simulator.
@@ -72,7 +72,7 @@ pub struct Reference {
 
 impl Kind {
     /// Returns the name on the command line and in tables.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Alone => "alone",
             Kind::Incast => "incast",
@@ -84,14 +84,14 @@ impl Kind {
 
 impl Reference {
     /// Returns the name of the comparison: quantity, simulator and transport.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{} {} {}", self.kind.name(), self.peer, self.transport)
     }
 }
 
 impl Key {
     /// Returns the identity of a flow: by hosts and ports if `by_ports`, otherwise by its number.
-    pub fn of(flow: &Flow, by_ports: bool) -> Key {
+    pub(crate) fn of(flow: &Flow, by_ports: bool) -> Key {
         match by_ports {
             true => Key::Ports(flow.src, flow.dst, flow.ports),
             false => Key::Id(flow.id),
@@ -103,7 +103,7 @@ impl Key {
 ///
 /// # Errors
 /// Fails if the folder contains no comparison, or if a file is missing or invalid.
-pub fn find(folder: &Path, changes: &[Change]) -> Result<Vec<Reference>> {
+pub(crate) fn find(folder: &Path, changes: &[Change]) -> Result<Vec<Reference>> {
     let mut all = Vec::new();
     let has = |name: &str| folder.join(name).is_file();
     if has("htsim-one.csv") {

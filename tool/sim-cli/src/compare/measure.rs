@@ -15,7 +15,7 @@ use super::case::{Case, Reference};
 const STEP: u64 = 20_000_000;
 
 /// The results of Remora for one case.
-pub struct Measured {
+pub(crate) struct Measured {
     /// Flows that have finished in Remora's run.
     pub rows: Vec<Row>,
     /// Number of packets that were lost.
@@ -26,7 +26,7 @@ pub struct Measured {
 ///
 /// # Errors
 /// Fails with the first case that cannot run.
-pub fn all(asked: &[Reference], jobs: usize) -> Result<Vec<Vec<Measured>>> {
+pub(crate) fn all(asked: &[Reference], jobs: usize) -> Result<Vec<Vec<Measured>>> {
     let cases: Vec<(&Reference, &Case)> =
         asked.iter().flat_map(|asked| asked.cases.iter().map(move |case| (asked, case))).collect();
     let bar = bar(cases.iter().map(|(_, case)| case.theirs.len()).sum())?;

@@ -21,7 +21,7 @@ use verdict::{Comparison, Verdict};
 #[command(
     after_help = "Examples:\n  remora sim compare peers\n  remora sim compare peers --only permutation --jobs 2 --out compared\n  remora sim compare peers --only load --set switch.mmu=clean\n\nThe folder has the files that docs/reference/simulator.md names. Exit status 3: a row is outside its bound."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// Folder with scenarios of csg-htsim and conweave-ns3 and their results
     folder: PathBuf,
 
@@ -48,7 +48,7 @@ pub struct Args {
 }
 
 /// Runs all comparisons in the folder. Exits with status 3 if a result is outside its bound.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let only = args.only.as_deref().unwrap_or_default();
     let mut comparisons = case::find(&args.folder, &args.set)?;
     comparisons.retain(|comparison| comparison.name().contains(only));

@@ -12,7 +12,7 @@ use super::verdict::{Bound, Comparison, Pair, Verdict};
 use crate::charts::{self, Series};
 
 /// Prints the results as a table, or as one JSON object per line.
-pub fn print(compared: &[Comparison], verdicts: &[Verdict], json: bool) {
+pub(crate) fn print(compared: &[Comparison], verdicts: &[Verdict], json: bool) {
     if json {
         verdicts.iter().for_each(|verdict| print::line(object(verdict)));
         return;
@@ -57,7 +57,7 @@ fn object(verdict: &Verdict) -> Value {
 ///
 /// # Errors
 /// Fails if a file cannot be written.
-pub fn write(folder: &Path, compared: &[Comparison], verdicts: &[Verdict]) -> Result<()> {
+pub(crate) fn write(folder: &Path, compared: &[Comparison], verdicts: &[Verdict]) -> Result<()> {
     output::folder(folder)?;
     let mut text = "comparison,metric,theirs,ours,difference,within,at_least,holds\n".to_owned();
     for verdict in verdicts {

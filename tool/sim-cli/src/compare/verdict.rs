@@ -17,7 +17,7 @@ const NEAR: (f64, f64) = (0.9, 0.15);
 
 /// A flow that finished in both simulators. Times are in picoseconds.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub(crate) struct Pair {
     /// Number of the case, counted from 1.
     pub case: usize,
     /// Source and destination host.
@@ -32,7 +32,7 @@ pub struct Pair {
 }
 
 /// The flows of both simulators in one comparison.
-pub struct Comparison {
+pub(crate) struct Comparison {
     pub name: String,
     kind: Kind,
     pub pairs: Vec<Pair>,
@@ -44,7 +44,7 @@ pub struct Comparison {
 
 /// The requirement for a value.
 #[derive(Copy, Clone, Debug, PartialEq)]
-pub enum Bound {
+pub(crate) enum Bound {
     /// Maximum difference from the other simulator's value, relative to that value.
     Within(f64),
     /// Minimum of the value, inclusive.
@@ -53,7 +53,7 @@ pub enum Bound {
 
 /// A row of the results.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     pub comparison: String,
     pub metric: String,
     pub theirs: Option<f64>,
@@ -63,12 +63,12 @@ pub struct Verdict {
 
 impl Verdict {
     /// Returns the difference relative to the other simulator's value, or `None` if there is no such value.
-    pub fn difference(&self) -> Option<f64> {
+    pub(crate) fn difference(&self) -> Option<f64> {
         self.theirs.map(|theirs| if theirs == self.ours { 0.0 } else { self.ours / theirs - 1.0 })
     }
 
     /// Returns whether the value meets its bound.
-    pub fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         match self.bound {
             Bound::Within(share) => self.difference().is_some_and(|difference| difference.abs() <= share),
             Bound::AtLeast(least) => self.ours >= least,
@@ -81,7 +81,7 @@ impl Comparison {
     ///
     /// # Errors
     /// Fails if no flow occurs in both.
-    pub fn new(asked: Reference, runs: Vec<Measured>) -> Result<Comparison> {
+    pub(crate) fn new(asked: Reference, runs: Vec<Measured>) -> Result<Comparison> {
         let mut pairs = Vec::new();
         for ((number, case), run) in (1..).zip(&asked.cases).zip(&runs) {
             let by_ports = case.theirs.keys().any(|key| matches!(key, Key::Ports(..)));
@@ -109,12 +109,12 @@ impl Comparison {
     }
 
     /// Returns whether the comparison has enough flows for a chart of the distribution.
-    pub fn has_many(&self) -> bool {
+    pub(crate) fn has_many(&self) -> bool {
         self.kind != Kind::Alone
     }
 
     /// Returns the rows of results: those of the kind, and whether all flows finished.
-    pub fn verdicts(&self) -> Vec<Verdict> {
+    pub(crate) fn verdicts(&self) -> Vec<Verdict> {
         let mut rows = match self.kind {
             Kind::Alone => self.pairs.iter().map(|pair| self.alone(pair)).collect(),
             Kind::Incast => vec![self.both("fct of the last flow, us", LAST, |time| {

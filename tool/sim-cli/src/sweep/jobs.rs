@@ -18,7 +18,7 @@ use crate::INCOMPLETE;
 const OFTEN: Duration = Duration::from_millis(10);
 
 /// The end of a sweep.
-pub struct Ended {
+pub(crate) struct Ended {
     /// True if a signal stopped the sweep.
     pub stopped: bool,
     /// Error of the first run that failed.
@@ -38,7 +38,7 @@ struct Running<'a> {
 ///
 /// # Errors
 /// Fails if a process cannot be started or waited for.
-pub fn run(plan: &Plan, jobs: usize) -> Result<Ended> {
+pub(crate) fn run(plan: &Plan, jobs: usize) -> Result<Ended> {
     let stop_flag = ending::flag()?;
     let mut left: Vec<&Planned> = plan.left().collect();
     let bar = bar(plan.runs.len(), plan.runs.len() - left.len())?;

@@ -15,7 +15,7 @@ use remora_options::print;
 
 use super::INCOMPLETE;
 use plan::Plan;
-pub use table::NAME as TABLE;
+pub(crate) use table::NAME as TABLE;
 
 /// Arguments of `remora sim sweep`.
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ pub use table::NAME as TABLE;
 #[command(
     after_help = "Examples:\n  remora sim sweep examples/load.toml --jobs 2\n  remora sim sweep examples/load.toml --list | parallel -j 4\n  remora sim sweep examples/load.toml --list | xargs -d '\\n' -P 4 -I{} sh -c '{}'\n  remora sim sweep examples/load.toml && remora sim plot report/latest/load\n\nA run is done when its folder has a summary.json, which is written last; done runs are skipped. Exit status 3: a run\nhas unfinished flows or findings, or the sweep was stopped."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// TOML file with a base scenario and axes
     file: PathBuf,
 
@@ -42,7 +42,7 @@ pub struct Args {
 }
 
 /// Runs the unfinished scenarios and writes the table. Exits with status 3 if a run is incomplete.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let stem = args.file.file_stem().context("the sweep has no file name: give a TOML file")?;
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(REPORT).join(stem));
     let plan = Plan::read(&args.file, &out)?;

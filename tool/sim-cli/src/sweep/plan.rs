@@ -12,7 +12,7 @@ use crate::saved::Saved;
 use crate::{ScenarioArgs, load};
 
 /// All runs of a sweep.
-pub struct Plan {
+pub(crate) struct Plan {
     /// Path of the scenario file.
     pub base: PathBuf,
     /// Keys of the axes.
@@ -24,7 +24,7 @@ pub struct Plan {
 }
 
 /// A run of a sweep.
-pub struct Planned {
+pub(crate) struct Planned {
     /// Changes to the base scenario.
     pub changes: Vec<Change>,
     /// Folder for the results. Its name is a hash of everything that determines them.
@@ -36,7 +36,7 @@ impl Plan {
     ///
     /// # Errors
     /// Fails if a file cannot be read or is invalid, or if one of the runs is impossible.
-    pub fn read(file: &Path, out: &Path) -> Result<Plan> {
+    pub(crate) fn read(file: &Path, out: &Path) -> Result<Plan> {
         let text = load::read(file)?;
         let name = file.display().to_string();
         let sweep = sweep::parse(Source::new(&name, &text))?;
@@ -63,19 +63,19 @@ impl Plan {
     }
 
     /// Returns the runs whose results are complete.
-    pub fn done(&self) -> impl Iterator<Item = &Planned> {
+    pub(crate) fn done(&self) -> impl Iterator<Item = &Planned> {
         self.runs.iter().filter(|run| run.summary().is_some())
     }
 
     /// Returns the runs that still have to be done.
-    pub fn left(&self) -> impl Iterator<Item = &Planned> {
+    pub(crate) fn left(&self) -> impl Iterator<Item = &Planned> {
         self.runs.iter().filter(|run| run.summary().is_none())
     }
 }
 
 impl Planned {
     /// Returns the arguments of `remora` for this run.
-    pub fn words(&self, base: &Path) -> Vec<String> {
+    pub(crate) fn words(&self, base: &Path) -> Vec<String> {
         let mut words = vec!["sim".to_owned(), base.display().to_string()];
         for change in &self.changes {
             words.extend(["--set".to_owned(), change.to_string()]);
@@ -85,18 +85,18 @@ impl Planned {
     }
 
     /// Returns the command for this run as a line for a shell.
-    pub fn command(&self, program: &str, base: &Path) -> String {
+    pub(crate) fn command(&self, program: &str, base: &Path) -> String {
         let words = std::iter::once(program.to_owned()).chain(self.words(base));
         words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
     }
 
     /// Returns a name for messages: the changes to the base scenario.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns the summary if the run is finished.
-    pub fn summary(&self) -> Option<Saved> {
+    pub(crate) fn summary(&self) -> Option<Saved> {
         Saved::read(&self.folder).ok().filter(Saved::is_whole)
     }
 }

@@ -10,14 +10,14 @@ use super::plan::Plan;
 use crate::saved::NUMBERS;
 
 /// Name of the table in the folder of a sweep.
-pub const NAME: &str = "sweep.csv";
+pub(crate) const NAME: &str = "sweep.csv";
 
 /// Writes the table and returns its path. The columns are the axes, the folder of the run, and the numbers
 /// of its summary.
 ///
 /// # Errors
 /// Fails if the file cannot be written.
-pub fn write(plan: &Plan, out: &Path) -> Result<PathBuf> {
+pub(crate) fn write(plan: &Plan, out: &Path) -> Result<PathBuf> {
     output::folder(out)?;
     let keys = plan.keys.iter().map(|key| cell(key));
     let head = keys.chain(["run".to_owned()]).chain(NUMBERS.map(str::to_owned));

@@ -12,16 +12,16 @@ use serde_json::Value;
 use crate::running::{Ended, command, finish_within, remora};
 
 /// A folder of one test.
-pub struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub fn new(name: &str) -> Folder {
+    pub(crate) fn new(name: &str) -> Folder {
         let path = tempfile::Builder::new().prefix(name).tempdir().expect("a folder").keep();
         std::fs::create_dir_all(&path).expect("a folder");
         Folder(path)
     }
 
-    pub fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("a path of letters").to_owned()
     }
 }
@@ -33,7 +33,7 @@ impl Drop for Folder {
 }
 
 /// Returns the path of a file of the project.
-pub fn own(path: &str) -> String {
+pub(crate) fn own(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .join(path)

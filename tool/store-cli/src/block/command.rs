@@ -14,7 +14,7 @@ use remora_service::block::Session;
 
 /// Subcommands of `remora block`.
 #[derive(Subcommand)]
-pub enum BlockCommand {
+pub(crate) enum BlockCommand {
     /// Print a block without the zeros at its end.
     #[command(
         after_help = "Examples:\n  remora block read 7 --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block read 7 --whole --members replicas.toml > seven"
@@ -52,7 +52,7 @@ pub enum BlockCommand {
 }
 
 /// Runs a subcommand of `remora block`.
-pub fn run(command: BlockCommand) -> Result<()> {
+pub(crate) fn run(command: BlockCommand) -> Result<()> {
     match command {
         BlockCommand::Read { target, block, whole } => read(&target, block, whole),
         BlockCommand::Shell { target } => shell::run(session(&target, true)?),

@@ -19,7 +19,7 @@ use remora_options::number::whole;
 #[command(
     after_help = "Examples:\n  remora serve block --replica 0 --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483 --new\n  remora serve block --replica 1 --members etcd://127.0.0.1:2379/blocks --port udp --address 10.0.0.2\n\nTo create a store, start all 2f + 1 replicas with --new and the same --design, --blocks and --block-len; they serve once all of them run.\nUp to f replicas may fail at a time. Restart a failed replica without --new: it copies its blocks from the others before it serves.\ndocs/guides/blocks.md explains why."
 )]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// Design of the store; it must be the same for all replicas.
     #[arg(long, default_value = "prism-rs", value_parser = designs::block())]
     pub design: Design,
@@ -52,7 +52,7 @@ pub struct ServeArgs {
 }
 
 /// Runs `remora serve block`.
-pub fn run(args: &ServeArgs) -> Result<()> {
+pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     args.conduct.begin()?;
     match args.design {
         Design::PrismRs => serve::<HeapServer<PrismRs>>(args),

@@ -16,7 +16,7 @@ use remora_service::block::Session;
 const IDLE: Duration = Duration::from_millis(1);
 
 /// Executes each line and prints one line as its answer, until the input ends.
-pub fn run(mut session: Session) -> Result<()> {
+pub(crate) fn run(mut session: Session) -> Result<()> {
     let lines = lines::of_input()?;
     loop {
         match lines.try_recv() {

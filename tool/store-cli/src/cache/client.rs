@@ -11,7 +11,7 @@ use super::connect::connect;
 
 /// Subcommands of `remora cache`.
 #[derive(Subcommand)]
-pub enum CacheCommand {
+pub(crate) enum CacheCommand {
     /// Print the value of a key.
     Get(GetArgs),
 }
@@ -21,7 +21,7 @@ pub enum CacheCommand {
 #[command(
     after_help = "Examples:\n  remora cache get colour\n  remora cache get colour --port udp --connect 10.0.0.1:11212\n\nThe server must run with --chains. Ends with status 1 if there is no such key."
 )]
-pub struct GetArgs {
+pub(crate) struct GetArgs {
     /// Key to look up: 1 to 250 bytes without spaces.
     key: String,
     /// Address for Remora clients (host:port): the server's --chains.
@@ -35,7 +35,7 @@ pub struct GetArgs {
 }
 
 /// Runs a subcommand of `remora cache`.
-pub fn run(command: CacheCommand) -> Result<()> {
+pub(crate) fn run(command: CacheCommand) -> Result<()> {
     match command {
         CacheCommand::Get(args) => get(&args),
     }

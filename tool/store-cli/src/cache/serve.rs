@@ -24,7 +24,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     mut_arg("fault", of_chains),
     after_help = "Examples:\n  remora serve cache\n  remora serve cache --listen 127.0.0.1:11311 --memory 1g\n  remora serve cache --memory 512m --items 8m --clients 10000\n  remora serve cache --unix-socket /run/cache.sock --idle-timeout 600\n  remora serve cache --chains 127.0.0.1:11212 --port udp\n  remora serve cache --chains 127.0.0.1:11212 --nicd /run/nic.sock --keep cache\n\nSizes take k, m or g for 2^10, 2^20 and 2^30. It speaks memcached's text protocol: see docs/guides/cache.md."
 )]
-pub struct CacheArgs {
+pub(crate) struct CacheArgs {
     /// TCP address to listen on [default: 127.0.0.1:11211, or none with --unix-socket].
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
@@ -83,7 +83,7 @@ fn mode(text: &str) -> Result<u32, String> {
 }
 
 /// Runs `remora serve cache`.
-pub fn run(args: &CacheArgs) -> Result<()> {
+pub(crate) fn run(args: &CacheArgs) -> Result<()> {
     if args.memory < MIN_MEMORY {
         bail!("--memory takes at least {}m: the longest value must fit", MIN_MEMORY >> 20);
     }

@@ -28,7 +28,7 @@ const COLUMNS: [Column; 4] = [
 ];
 
 /// Returns the HTML page, which loads no other files.
-pub fn page(args: &Args, lines: &[Line]) -> Result<String> {
+pub(crate) fn page(args: &Args, lines: &[Line]) -> Result<String> {
     let mut body = String::new();
     for len in &args.value_len {
         let lines: Vec<&Line> = lines.iter().filter(|line| line.value_len == *len).collect();

@@ -15,7 +15,7 @@ use remora_service::kv::KvSession;
 
 /// Options of the workload and of the measurement.
 #[derive(Args, Clone, Debug)]
-pub struct BenchArgs {
+pub(crate) struct BenchArgs {
     /// YCSB workload: a letter from A to F, or a workload file in YCSB's format.
     #[arg(long, value_name = "LETTER|FILE", default_value = "B", value_parser = option)]
     workload: String,
@@ -61,7 +61,7 @@ const SECOND: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// Fails if the workload is invalid, the server does not answer, or a value read is wrong.
-pub fn run(target: &Target, args: &BenchArgs) -> Result<()> {
+pub(crate) fn run(target: &Target, args: &BenchArgs) -> Result<()> {
     let workload = choose(&args.workload)?;
     let records = args.records.or(workload.records).unwrap_or(1000);
     let value_len = args.value_len.or(workload.value_len).unwrap_or(512);

@@ -20,7 +20,7 @@ use remora_service::kv::KvSession;
 
 /// Subcommands of `remora kv`.
 #[derive(Subcommand)]
-pub enum KvCommand {
+pub(crate) enum KvCommand {
     /// Print the values of keys.
     #[command(
         after_help = "Examples:\n  remora kv get user42\n  remora kv get colour shape size\n  remora kv get --escaped 'two\\swords\\xff'\n  remora kv get colour --transport rma --token-file token --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n\nSeveral keys are printed as `key value` lines. Ends with status 1 if there is no such key."
@@ -111,7 +111,7 @@ pub enum KvCommand {
 
 /// Options that select keys and the output format.
 #[derive(Args, Clone, Debug)]
-pub struct WantedArgs {
+pub(crate) struct WantedArgs {
     /// Print only keys with this prefix [default: all keys].
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: OsString,
@@ -132,7 +132,7 @@ impl WantedArgs {
 }
 
 /// Runs a subcommand of `remora kv`.
-pub fn run(command: KvCommand) -> Result<()> {
+pub(crate) fn run(command: KvCommand) -> Result<()> {
     match command {
         KvCommand::Get { target, words, keys } => {
             let keys = keys.iter().map(|key| words.bytes(key)).collect::<Result<Vec<_>>>()?;

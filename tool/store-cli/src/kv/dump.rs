@@ -51,7 +51,7 @@ fn bytes(text: Option<String>, base64: Option<String>, name: &str) -> Result<Vec
 ///
 /// # Errors
 /// Fails if the line is not such a JSON object.
-pub fn parse(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn parse(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
     let Record { key, key_base64, value, value_base64 } = serde_json::from_slice(line)?;
     Ok((bytes(key, key_base64, "key")?, bytes(value, value_base64, "value")?))
 }
@@ -70,7 +70,7 @@ fn is_line(key: &[u8], value: &[u8]) -> bool {
 }
 
 /// Selection of keys and the output format.
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// Required prefix of a key.
     pub prefix: Vec<u8>,
     /// Maximum number of keys.
@@ -99,7 +99,7 @@ fn keys(session: &mut impl KvSession, wanted: &Wanted) -> Result<Vec<Vec<u8>>> {
 ///
 /// # Errors
 /// Fails if the connection fails.
-pub fn scan(session: &mut impl KvSession, wanted: &Wanted) -> Result<()> {
+pub(crate) fn scan(session: &mut impl KvSession, wanted: &Wanted) -> Result<()> {
     for key in keys(session, wanted)? {
         match wanted.json {
             true => print::line(json(&key, None)?),
@@ -114,7 +114,7 @@ pub fn scan(session: &mut impl KvSession, wanted: &Wanted) -> Result<()> {
 /// # Errors
 /// Fails if the connection fails, or if some pairs cannot be written as a `key value` line and were left
 /// out.
-pub fn dump(session: &mut impl KvSession, wanted: &Wanted) -> Result<()> {
+pub(crate) fn dump(session: &mut impl KvSession, wanted: &Wanted) -> Result<()> {
     let mut left_out = 0u64;
     for key in keys(session, wanted)? {
         // The key was deleted after it was listed.
@@ -141,7 +141,7 @@ const LONGEST_LINE: u64 = 16 << 20;
 ///
 /// # Errors
 /// Fails if the file cannot be read or the connection fails.
-pub fn load(session: &mut impl KvSession, path: &Path) -> Result<()> {
+pub(crate) fn load(session: &mut impl KvSession, path: &Path) -> Result<()> {
     let (file, name, _) = output::input(path)?;
     let mut reader = BufReader::new(file);
     let mut stored = 0u64;

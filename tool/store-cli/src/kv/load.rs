@@ -12,7 +12,7 @@ use remora_options::{output, print};
 use remora_service::kv::KvSession;
 
 /// The result of storing a pair.
-pub enum Stored {
+pub(crate) enum Stored {
     /// The pair was stored.
     Yes,
     /// The pair cannot be stored, for this reason. Later pairs may still be stored.
@@ -27,7 +27,7 @@ const NAMED: u64 = 10;
 ///
 /// # Errors
 /// Fails at the first error of reading or of `store`.
-pub fn store_all(
+pub(crate) fn store_all(
     mut pairs: Pairs<impl BufRead>,
     name: &str,
     bar: &ProgressBar,
@@ -61,7 +61,7 @@ pub fn store_all(
 }
 
 /// Runs `remora kv load` for a file of `key value` lines.
-pub fn load(session: &mut impl KvSession, path: &Path) -> Result<()> {
+pub(crate) fn load(session: &mut impl KvSession, path: &Path) -> Result<()> {
     let (file, name, len) = output::input(path)?;
     let bar = if len > 0 { ProgressBar::new(len) } else { ProgressBar::no_length() };
     // The server checks the lengths of keys and values, so the parser has no limits here.
@@ -75,6 +75,6 @@ pub fn load(session: &mut impl KvSession, path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// Fails if the server is full or the connection fails.
-pub fn put(session: &mut impl KvSession, pair: Pair<'_>) -> Result<Stored> {
+pub(crate) fn put(session: &mut impl KvSession, pair: Pair<'_>) -> Result<Stored> {
     Ok(session.store(pair.key, pair.value)?.map_or(Stored::Yes, Stored::No))
 }

@@ -32,7 +32,7 @@ use remora_options::number::{natural, size, whole};
     mut_arg("port", |port| port.default_value_if("transport", "rma", "udp")),
     after_help = "Examples:\n  remora serve kv\n  remora serve kv --design pilaf --port udp --address 10.0.0.1 --listen 10.0.0.1:7471\n  remora serve kv --file words.txt --metrics 127.0.0.1:9464\n  remora serve kv --nicd /run/nic.sock --keep store\n  remora serve kv --port udp --transport irn\n  remora serve kv --transport rma --certificate server.pem --token-file token --rotate 60\n\n--transport rma encrypts everything: it prints a fingerprint and a token, and clients need both. Two servers with one certificate\nand one token file are replicas for clients that name both.\n\nA file holds a `key value` pair a line: the key ends at the first space or tab."
 )]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// Design of the table.
     #[arg(long, default_value = "farm", value_parser = designs::kv())]
     pub design: Design,
@@ -96,7 +96,7 @@ impl ServeArgs {
 }
 
 /// Runs `remora serve kv`.
-pub fn run(args: &ServeArgs) -> Result<()> {
+pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     args.conduct.begin()?;
     if args.transport == TransportName::Rma {
         return rma::run(args);

@@ -61,7 +61,7 @@ impl<'a> Line<'a> {
 ///
 /// # Errors
 /// Fails if the connection fails, or if a line failed and standard input is not a terminal.
-pub fn run(session: &mut impl KvSession) -> Result<()> {
+pub(crate) fn run(session: &mut impl KvSession) -> Result<()> {
     if std::io::stdin().is_terminal() {
         return typed(session);
     }

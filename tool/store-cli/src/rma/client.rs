@@ -26,7 +26,7 @@ const PIECE: usize = 1 << 20;
 #[command(
     after_help = "Examples:\n  remora rma serve --credentials server.json &\n  remora rma read --credentials server.json --len 64\n  remora rma read --connect 10.0.0.1:7501 --address 10.0.0.2 --fingerprint 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef --certificate own.pem --offset 4096 --file page"
 )]
-pub struct ReadArgs {
+pub(crate) struct ReadArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub struct ReadArgs {
 #[command(
     after_help = "Examples:\n  remora rma serve --credentials server.json --rights read,write &\n  echo hello | remora rma write --credentials server.json --offset 4096\n  remora rma write --credentials server.json --file page\n\nA write that fails may have taken effect in part."
 )]
-pub struct WriteArgs {
+pub(crate) struct WriteArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub struct WriteArgs {
 #[command(
     after_help = "Examples:\n  remora rma serve --credentials server.json --rights read,rekey &\n  remora rma rekey --credentials server.json\n\nClients with grants under the old key ask for new ones by themselves."
 )]
-pub struct RekeyArgs {
+pub(crate) struct RekeyArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -93,7 +93,7 @@ pub struct RekeyArgs {
 #[command(
     after_help = "Examples:\n  remora rma serve --credentials server.json &\n  remora rma regions --credentials server.json --json"
 )]
-pub struct RegionsArgs {
+pub(crate) struct RegionsArgs {
     #[command(flatten)]
     target: Target,
     /// Print one JSON object per region.
@@ -130,7 +130,7 @@ impl RegionArgs {
 }
 
 /// Runs `remora rma read`.
-pub fn read(args: &ReadArgs) -> Result<()> {
+pub(crate) fn read(args: &ReadArgs) -> Result<()> {
     let ReadArgs { offset, ref file, .. } = *args;
     let to_file = (file.as_os_str() != "-").then(|| Output::find(file)).transpose()?;
     let mut session = args.target.session()?;
@@ -165,7 +165,7 @@ pub fn read(args: &ReadArgs) -> Result<()> {
 }
 
 /// Runs `remora rma write`.
-pub fn write(args: &WriteArgs) -> Result<()> {
+pub(crate) fn write(args: &WriteArgs) -> Result<()> {
     let mut session = args.target.session()?;
     let RegionGrant { name, .. } = args.region.of(&session)?;
     let (reader, shown, _) = input(&args.file)?;
@@ -193,7 +193,7 @@ pub fn write(args: &WriteArgs) -> Result<()> {
 }
 
 /// Runs `remora rma rekey`.
-pub fn rekey(args: &RekeyArgs) -> Result<()> {
+pub(crate) fn rekey(args: &RekeyArgs) -> Result<()> {
     let key = match &args.key_file {
         Some(path) => key_of_file(path)?,
         None => random_key()?,
@@ -214,7 +214,7 @@ fn random_key() -> Result<RegionKey> {
 }
 
 /// Runs `remora rma regions`.
-pub fn regions(args: &RegionsArgs) -> Result<()> {
+pub(crate) fn regions(args: &RegionsArgs) -> Result<()> {
     let session = args.target.session()?;
     if args.json {
         for RegionGrant { name, rights, grant } in session.regions() {

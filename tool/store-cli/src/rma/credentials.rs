@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Content of a credentials file, stored as JSON.
 #[derive(Serialize, Deserialize)]
-pub struct Credentials {
+pub(crate) struct Credentials {
     /// Host and TCP port on which the server grants access.
     pub address: String,
     /// SHA-256 fingerprint of the server's certificate, in hexadecimal digits.
@@ -23,7 +23,7 @@ impl Credentials {
     ///
     /// # Errors
     /// Fails if the path exists and is not a credentials file, or the file cannot be written.
-    pub fn write(&self, path: &Path) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
         if path.exists() {
             let earlier = Credentials::of_file(path).is_ok();
             ensure!(
@@ -40,7 +40,7 @@ impl Credentials {
     ///
     /// # Errors
     /// Fails if the file cannot be read, others can read it too, or its content is invalid.
-    pub fn of_file(path: &Path) -> Result<Credentials> {
+    pub(crate) fn of_file(path: &Path) -> Result<Credentials> {
         let bytes = read_secret(path)?;
         // Some editors begin a text with a byte order mark.
         let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);

@@ -9,12 +9,12 @@ mod target;
 use anyhow::Result;
 use clap::Subcommand;
 
-pub use serve::{IdentityArgs, rotate};
-pub use target::refuse_shm;
+pub(crate) use serve::{IdentityArgs, rotate};
+pub(crate) use target::refuse_shm;
 
 /// Subcommands of `remora rma`.
 #[derive(Subcommand)]
-pub enum RmaCommand {
+pub(crate) enum RmaCommand {
     /// Expose a region of memory and grant clients access to it.
     Serve(serve::Args),
     /// Read a region to standard output or a file.
@@ -28,7 +28,7 @@ pub enum RmaCommand {
 }
 
 /// Runs a subcommand of `remora rma`.
-pub fn run(command: RmaCommand) -> Result<()> {
+pub(crate) fn run(command: RmaCommand) -> Result<()> {
     match command {
         RmaCommand::Serve(args) => serve::run(&args),
         RmaCommand::Read(args) => client::read(&args),

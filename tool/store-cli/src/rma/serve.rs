@@ -22,7 +22,7 @@ use super::rights_in_words;
 use super::target::open;
 
 /// The rights and their names on the command line.
-pub const RIGHTS: [(&str, Rights); 3] =
+pub(crate) const RIGHTS: [(&str, Rights); 3] =
     [("read", Rights::READ), ("write", Rights::WRITE), ("rekey", Rights::REKEY)];
 
 fn right() -> impl clap::builder::TypedValueParser<Value = Rights> {
@@ -37,7 +37,7 @@ fn right() -> impl clap::builder::TypedValueParser<Value = Rights> {
     mut_arg("port", |port| port.default_value("udp")),
     after_help = "Examples:\n  remora rma serve --credentials server.json &\n  remora rma read --credentials server.json --len 64\n  remora rma serve --address 10.0.0.1 --listen 10.0.0.1:7501 --size 64m --rights read,write --certificate server.pem --token-file token\n  remora rma serve --file table --rotate 60\n  remora rma serve --nicd /run/nic.sock\n  remora rma serve --admit 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n\nThe server prints the fingerprint of its certificate and its token; clients need both. Every client with the token has the granted\nrights. Without --certificate and --token-file both are new at each start."
 )]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     nic: LentArgs,
     /// TCP address (IP:PORT) on which clients request grants.
@@ -79,7 +79,7 @@ pub struct Args {
 
 /// Options for the identity of a server, its clients, and the rotation of its keys.
 #[derive(clap::Args, Clone, Debug)]
-pub struct IdentityArgs {
+pub(crate) struct IdentityArgs {
     /// PEM file with the server's certificate and private key, created if it does not exist [default: a new
     /// certificate at each start].
     #[arg(long, value_name = "FILE")]
@@ -99,7 +99,7 @@ pub struct IdentityArgs {
 
 impl IdentityArgs {
     /// Returns whether any of these options is given.
-    pub fn is_given(&self) -> bool {
+    pub(crate) fn is_given(&self) -> bool {
         let IdentityArgs { certificate, token_file, admit, rotate } = self;
         certificate.is_some() || token_file.is_some() || !admit.is_empty() || rotate.is_some()
     }
@@ -109,7 +109,7 @@ impl IdentityArgs {
     ///
     /// # Errors
     /// Fails if a file contains no valid certificate or token.
-    pub fn options(&self) -> Result<GrantOptions> {
+    pub(crate) fn options(&self) -> Result<GrantOptions> {
         let certificate = match &self.certificate {
             Some(path) => Certificate::at(path)?,
             None => Certificate::new()?,
@@ -128,7 +128,7 @@ impl IdentityArgs {
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// Runs `remora rma serve`.
-pub fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     if args.child {
         remora_options::ending::end_with_parent()?;
     }
@@ -232,7 +232,7 @@ impl Args {
 ///
 /// # Errors
 /// Fails if `announce` or `change` fails, or waiting fails.
-pub fn rotate(
+pub(crate) fn rotate(
     every: Option<u32>,
     stop_signal: &std::os::unix::net::UnixStream,
     announce: impl Fn(Duration) -> Result<()>,

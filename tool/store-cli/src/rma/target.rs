@@ -16,7 +16,7 @@ use super::credentials::Credentials;
 /// Options that select a server and the client's credential.
 #[derive(Args, Clone, Debug)]
 #[command(mut_arg("port", |port| port.default_value("udp")))]
-pub struct Target {
+pub(crate) struct Target {
     /// Host and TCP port of the server [default: the address in --credentials, or 127.0.0.1:7501].
     #[arg(long)]
     connect: Option<String>,
@@ -73,7 +73,7 @@ impl CredentialArgs {
 
 /// Refuses shared-memory ports. Over `shm` a 1RMA operation needs a link between both ends, which only a
 /// connected queue pair creates.
-pub fn refuse_shm(port: &PortArgs) -> Result<()> {
+pub(crate) fn refuse_shm(port: &PortArgs) -> Result<()> {
     ensure!(
         port.port != PortName::Shm,
         "1RMA over shm needs a connected queue pair beside it, which this command does not make: use --port udp"
@@ -82,7 +82,7 @@ pub fn refuse_shm(port: &PortArgs) -> Result<()> {
 }
 
 /// Opens a NIC for 1RMA or attaches to a daemon's. Its port must not be shared memory.
-pub fn open(nic: &LentArgs, mode: Mode) -> Result<Context> {
+pub(crate) fn open(nic: &LentArgs, mode: Mode) -> Result<Context> {
     if nic.nicd.is_none() {
         refuse_shm(&nic.port)?;
     }
@@ -102,7 +102,7 @@ pub fn open(nic: &LentArgs, mode: Mode) -> Result<Context> {
 
 impl Target {
     /// Connects to the server and requests the grants of this client.
-    pub fn session(&self) -> Result<RmaSession> {
+    pub(crate) fn session(&self) -> Result<RmaSession> {
         let given = self.credential.credentials.as_deref().map(Credentials::of_file).transpose()?;
         let credential = self.credential.credential(given.as_ref())?;
         let server = self.connect.as_deref().or(given.as_ref().map(|given| &*given.address));

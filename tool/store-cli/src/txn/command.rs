@@ -17,7 +17,7 @@ use remora_service::txn::{Client, Session, Size, Step, Unfinished};
 
 /// Subcommands of `remora txn`.
 #[derive(Subcommand)]
-pub enum TxnCommand {
+pub(crate) enum TxnCommand {
     /// Print the values of keys, read in one transaction, one on each line.
     #[command(
         after_help = "Examples:\n  remora txn get alice --shards 127.0.0.1:7491\n  remora txn get alice bob --shards 127.0.0.1:7491,127.0.0.1:7492"
@@ -86,7 +86,7 @@ pub enum TxnCommand {
 pub const MAX_KEYS: u32 = 64;
 
 /// Runs a subcommand of `remora txn`.
-pub fn run(command: TxnCommand) -> Result<()> {
+pub(crate) fn run(command: TxnCommand) -> Result<()> {
     match command {
         TxnCommand::Get { target, words, keys } => get(&target, &all(&words, &keys)?),
         TxnCommand::Put { target, words, pairs } => put(&target, &in_turn(&words, &pairs)?),

@@ -4,7 +4,7 @@ use remora_options::escape::{escape, unescape};
 
 /// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub(crate) enum Line {
     /// Begins a transaction.
     Begin,
     /// Reads the value of this key.
@@ -20,14 +20,14 @@ pub enum Line {
 }
 
 /// Syntax of all commands, for messages.
-pub const VERBS: &str = "BEGIN, GET key, PUT key value, DELETE key, COMMIT, ABORT";
+pub(crate) const VERBS: &str = "BEGIN, GET key, PUT key value, DELETE key, COMMIT, ABORT";
 
 /// Parses a line without its line end. Returns `None` for an empty line and for a comment that begins with
 /// `#`.
 ///
 /// # Errors
 /// Returns a message that names the mistake and the correct form.
-pub fn parse(line: &[u8]) -> Result<Option<Line>, String> {
+pub(crate) fn parse(line: &[u8]) -> Result<Option<Line>, String> {
     let line = line.trim_ascii_start();
     let (verb, rest) = word(line);
     let name = verb.to_ascii_uppercase();

@@ -18,7 +18,7 @@ use remora_service::txn::{self, MOST_SHARDS, ShardConfig, ShardId};
 #[command(
     after_help = "Examples:\n  remora serve txn\n  remora serve txn --shard 0 --shards 2 --listen 127.0.0.1:7491\n  remora serve txn --shard 1 --shards 2 --listen 127.0.0.1:7492\n  remora serve txn --design farm --port udp --address 10.0.0.1 --listen 10.0.0.1:7491\n\nStart all shards of a store with the same options except --shard and --listen. A shard starts empty: if one ends, its keys are lost, and\nall shards must be started again. docs/guides/transactions.md explains why."
 )]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// Design of the store; it must be the same for all shards.
     #[arg(long, default_value = "prism-tx", value_parser = designs::txn())]
     pub design: Design,
@@ -73,7 +73,7 @@ impl ServeArgs {
 }
 
 /// Runs `remora serve txn`.
-pub fn run(args: &ServeArgs) -> Result<()> {
+pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let ServeArgs { shard, shards, .. } = *args;
     ensure!(shard < shards, "there is no shard {shard} of {shards}: shards are counted from 0");
     args.conduct.begin()?;

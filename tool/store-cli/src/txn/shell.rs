@@ -34,7 +34,7 @@ struct Shell {
 ///
 /// # Errors
 /// Fails if the shards do not answer, or if a line failed and standard input is not a terminal.
-pub fn run(talk: Client) -> Result<()> {
+pub(crate) fn run(talk: Client) -> Result<()> {
     let person = std::io::stdin().is_terminal();
     let lines = lines::of_input()?;
     let mut shell = Shell { talk, awaited: None, given_up: false, bad: 0 };

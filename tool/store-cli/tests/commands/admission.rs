@@ -16,7 +16,7 @@ use crate::running::{Ended, Lender, Scratch, Server, command, finish, free_addre
 /// Returns the first message of a client. `words` gets the address of a listener and returns the arguments
 /// that make the client connect there.
 #[track_caller]
-pub fn first_message(words: impl FnOnce(&str) -> Vec<String>) -> Vec<u8> {
+pub(crate) fn first_message(words: impl FnOnce(&str) -> Vec<String>) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let words = words(&address);
@@ -38,7 +38,7 @@ fn quiet(words: &[&str]) -> Process {
 }
 
 /// Connections that send `words` and then nothing. A connection that the server closes is opened again.
-pub struct Silent {
+pub(crate) struct Silent {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -46,7 +46,7 @@ pub struct Silent {
 impl Silent {
     /// Opens `count` connections and returns when all of them are connected.
     #[track_caller]
-    pub fn at(address: &str, count: usize, words: &[u8]) -> Silent {
+    pub(crate) fn at(address: &str, count: usize, words: &[u8]) -> Silent {
         let over = Arc::new(AtomicBool::new(false));
         let ready = Arc::new(AtomicUsize::new(0));
         let ends = Arc::clone(&over);

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The path of the repository's root.
-pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// A folder that is removed when the test is over. Its subfolder `tools` is the PATH of the scripts.
-pub struct Place(pub PathBuf);
+pub(crate) struct Place(pub PathBuf);
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -19,7 +19,7 @@ impl Drop for Place {
 
 impl Place {
     /// Creates a folder with the given programs of the system; `tools` has their names, separated by blanks.
-    pub fn new(tools: &str, name: &str) -> Place {
+    pub(crate) fn new(tools: &str, name: &str) -> Place {
         let place = Place(tempfile::Builder::new().prefix(name).tempdir().expect("a folder").keep());
         fs::create_dir_all(place.0.join("tools")).unwrap();
         for tool in tools.split(' ') {
@@ -29,7 +29,7 @@ impl Place {
     }
 
     /// Writes an executable file.
-    pub fn write(&self, file: &str, text: &str) {
+    pub(crate) fn write(&self, file: &str, text: &str) {
         let path = self.0.join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
@@ -37,7 +37,7 @@ impl Place {
     }
 
     /// Returns the command that runs a script of the repository in this folder.
-    pub fn script(&self, name: &str, words: &[&str]) -> Command {
+    pub(crate) fn script(&self, name: &str, words: &[&str]) -> Command {
         let mut command = Command::new("/bin/bash");
         command.args(["-c", "umask 077; exec \"$@\"", "bash"]).arg(format!("{ROOT}/scripts/{name}"));
         command.args(words).current_dir(&self.0).env("PATH", self.0.join("tools"));
@@ -45,7 +45,7 @@ impl Place {
     }
 
     /// Returns all files and links below a folder of this one, in order.
-    pub fn files(&self, folder: &str) -> Vec<String> {
+    pub(crate) fn files(&self, folder: &str) -> Vec<String> {
         let mut find = Command::new("find");
         let output = find.args([".", "!", "-type", "d"]).current_dir(self.0.join(folder)).output().unwrap();
         let mut files: Vec<String> =

@@ -37,7 +37,7 @@ fn service_of(mad: &[u8; LEN]) -> Option<ServiceId> {
 impl EarlyRequests {
     /// Keeps a MAD that requests a service which no id offers. Returns false if the MAD is no such request,
     /// or if too many are kept.
-    pub fn hold(&mut self, now: Instant, path: MadPath, mad: &[u8], cm: &Cm) -> bool {
+    pub(crate) fn hold(&mut self, now: Instant, path: MadPath, mad: &[u8], cm: &Cm) -> bool {
         let Some(mad) = mad.first_chunk::<LEN>() else { return false };
         let Some(service_id) = service_of(mad) else { return false };
         if cm.is_offered(service_id, path.gids) || self.0.len() >= HELD {
@@ -49,7 +49,7 @@ impl EarlyRequests {
     }
 
     /// Removes and returns the next request whose service is offered now, or that has waited long enough.
-    pub fn next_ready(
+    pub(crate) fn next_ready(
         &mut self,
         now: Instant,
         is_offered: impl Fn(ServiceId, GidPair) -> bool,
@@ -61,7 +61,7 @@ impl EarlyRequests {
     }
 
     /// The time at which the next request has waited long enough; [`Instant::NEVER`] if none is kept.
-    pub fn next_deadline(&self) -> Instant {
+    pub(crate) fn next_deadline(&self) -> Instant {
         self.0.front().map_or(Instant::NEVER, |early| early.until)
     }
 }

@@ -23,12 +23,12 @@ pub(crate) struct EventChannel {
 
 impl EventChannel {
     /// Creates the broker's end of a channel. The socket must be non-blocking.
-    pub fn new(client: u32, socket: PacketSocket) -> EventChannel {
+    pub(crate) fn new(client: u32, socket: PacketSocket) -> EventChannel {
         EventChannel { client, socket, waiting: VecDeque::new() }
     }
 
     /// Sends an event, or keeps it until there is space.
-    pub fn put(&mut self, event: Vec<u8>) -> Result<(), Full> {
+    pub(crate) fn put(&mut self, event: Vec<u8>) -> Result<(), Full> {
         if self.waiting.len() >= WAITING {
             return Err(Full);
         }
@@ -38,7 +38,7 @@ impl EventChannel {
     }
 
     /// Sends as many events as the socket has space for.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         while let Some(event) = self.waiting.front() {
             match self.socket.send(event, &[]) {
                 Err(error) if error.kind() == ErrorKind::TimedOut => return,
@@ -50,7 +50,7 @@ impl EventChannel {
     }
 
     /// Removes and returns the waiting events of an id, in order. Events in the socket stay there.
-    pub fn take_waiting(&mut self, id: u64) -> Vec<Vec<u8>> {
+    pub(crate) fn take_waiting(&mut self, id: u64) -> Vec<Vec<u8>> {
         let is_meant = |event: &Vec<u8>| event.get(1..9) == Some(&id.to_le_bytes());
         let (taken, kept): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(is_meant);
         self.waiting = kept.into();
@@ -58,7 +58,7 @@ impl EventChannel {
     }
 
     /// Returns whether the program has closed its end, or has sent something, which is not allowed.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         !matches!(self.socket.receive(&mut [0; 1]), Err(error) if error.kind() == ErrorKind::TimedOut)
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Deployed {
 
 impl Deployed {
     /// The claim on the kernel and its memory.
-    pub fn claim(&self) -> &Claim {
+    pub(crate) fn claim(&self) -> &Claim {
         &self.claim
     }
 }

@@ -45,12 +45,12 @@ pub(super) struct LentPortal {
 
 impl LentPortal {
     /// The number of the portal's command slots.
-    pub fn slots(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         self.claim.get(Resource::Slot) as usize
     }
 
     /// The claim on the portal and its memory.
-    pub fn claim(&self) -> &Claim {
+    pub(crate) fn claim(&self) -> &Claim {
         &self.claim
     }
 }

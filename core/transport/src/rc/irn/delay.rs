@@ -16,13 +16,13 @@ pub(super) struct RetransmitDelay {
 
 impl RetransmitDelay {
     /// Returns a delay of `ns` nanoseconds; 0 disables it.
-    pub fn new(ns: u64) -> RetransmitDelay {
+    pub(crate) fn new(ns: u64) -> RetransmitDelay {
         RetransmitDelay { ns, waiting: None, deadline: Instant::NEVER }
     }
 
     /// Returns true if the retransmission of `seq` must still wait. Starts the delay if `seq` is a new
     /// packet.
-    pub fn holds(&mut self, now: Instant, seq: Seq) -> bool {
+    pub(crate) fn holds(&mut self, now: Instant, seq: Seq) -> bool {
         if self.ns == 0 {
             return false;
         }
@@ -36,18 +36,18 @@ impl RetransmitDelay {
     }
 
     /// Ends the delay because a packet was retransmitted.
-    pub fn sent(&mut self) {
+    pub(crate) fn sent(&mut self) {
         (self.waiting, self.deadline) = (None, Instant::NEVER);
     }
 
     /// Returns the time at which the delay ends, or `NEVER`.
     #[inline]
-    pub fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
     /// Clears the deadline if it has passed.
-    pub fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         if now >= self.deadline {
             self.deadline = Instant::NEVER;
         }

@@ -18,32 +18,32 @@ pub struct PendingAck {
 
 /// The acknowledgements that a receiver must still send.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PendingAcks {
+pub(crate) struct PendingAcks {
     plain: bool,
     ahead: Bitmap,
 }
 
 impl PendingAcks {
     /// Returns an empty set for a receiver that can record `size` packets after a gap.
-    pub fn new(size: u32) -> PendingAcks {
+    pub(crate) fn new(size: u32) -> PendingAcks {
         PendingAcks { plain: false, ahead: Bitmap::new(size) }
     }
 
     /// Schedules a cumulative acknowledgement.
     #[inline]
-    pub fn acknowledge(&mut self) {
+    pub(crate) fn acknowledge(&mut self) {
         self.plain = true;
     }
 
     /// Schedules a NACK that reports the arrival of `seq` after a gap.
     #[inline]
-    pub fn report(&mut self, seq: Seq) {
+    pub(crate) fn report(&mut self, seq: Seq) {
         self.ahead.set(seq);
     }
 
     /// Drops the NACKs for the packets `first..rcv_nxt`, which the cumulative acknowledgement now covers.
     #[inline]
-    pub fn passed(&mut self, first: Seq, rcv_nxt: Seq) {
+    pub(crate) fn passed(&mut self, first: Seq, rcv_nxt: Seq) {
         if self.ahead.ones() > 0 {
             self.ahead.clear_range(first, rcv_nxt);
         }
@@ -51,14 +51,14 @@ impl PendingAcks {
 
     /// Returns true if an acknowledgement must be sent.
     #[inline]
-    pub fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         self.plain || self.ahead.ones() > 0
     }
 
     /// Returns the next acknowledgement. The cumulative one comes first, so that a NACK after it does not
     /// move the window.
     #[inline]
-    pub fn next(&self, rcv_nxt: Seq) -> Option<PendingAck> {
+    pub(crate) fn next(&self, rcv_nxt: Seq) -> Option<PendingAck> {
         if self.plain {
             return Some(PendingAck { rcv_nxt, sack: None });
         }
@@ -71,7 +71,7 @@ impl PendingAcks {
 
     /// Records that `pending_ack` was sent.
     #[inline]
-    pub fn sent(&mut self, pending_ack: &PendingAck) {
+    pub(crate) fn sent(&mut self, pending_ack: &PendingAck) {
         match pending_ack.sack {
             None => self.plain = false,
             Some(sack) => {
@@ -81,7 +81,7 @@ impl PendingAcks {
     }
 
     /// Asserts that only packets that arrived are reported.
-    pub fn check(&self, rcv_nxt: Seq, there: impl Fn(Seq) -> bool) {
+    pub(crate) fn check(&self, rcv_nxt: Seq, there: impl Fn(Seq) -> bool) {
         let end = rcv_nxt + self.ahead.size();
         self.ahead.check(rcv_nxt, end);
         if self.ahead.ones() > 0 {
@@ -91,7 +91,7 @@ impl PendingAcks {
     }
 
     /// Returns the bytes that the bitmap occupies.
-    pub fn bitmap_bytes(&self) -> usize {
+    pub(crate) fn bitmap_bytes(&self) -> usize {
         self.ahead.bytes()
     }
 }

@@ -11,7 +11,7 @@ use crate::rc::Seq;
 
 /// The data that answers a READ or atomic.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub(crate) enum Wanted {
     /// A range of memory (READ).
     Memory {
         /// Remote key of the accessed region.
@@ -57,7 +57,7 @@ pub enum Wanted {
 
 /// A READ or atomic request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Read {
+pub(crate) struct Read {
     /// PSN of the request.
     pub request: Seq,
     /// The data that answers it.
@@ -74,14 +74,14 @@ pub struct Read {
 
 /// The reason why a READ or atomic cannot be kept.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum NoPlace {
+pub(crate) enum NoPlace {
     /// A correct requester cannot use the request's number now.
     Invalid,
 }
 
 /// The READs and atomics in a ring, indexed by their number.
 #[derive(Clone, Debug)]
-pub struct Reads {
+pub(crate) struct Reads {
     ring: Box<[Option<Read>]>,
     capacity: u64,
     /// Number of the oldest request whose responses are not all acknowledged.
@@ -94,7 +94,7 @@ pub struct Reads {
 
 impl Reads {
     /// Returns a buffer for `capacity` requests (`max_dest_rd_atomic`).
-    pub fn new(capacity: u8) -> Reads {
+    pub(crate) fn new(capacity: u8) -> Reads {
         Reads {
             ring: vec![None; usize::from(capacity).next_power_of_two()].into_boxed_slice(),
             capacity: u64::from(capacity),
@@ -105,12 +105,12 @@ impl Reads {
     }
 
     /// Allocates the buffers for PRISM results.
-    pub fn widen(&mut self) {
+    pub(crate) fn widen(&mut self) {
         self.wide = vec![[0; 32]; self.ring.len()].into_boxed_slice();
     }
 
     /// Returns the number of the request that is executed next, and of the oldest request that is kept.
-    pub fn bounds(&self) -> (u64, u64) {
+    pub(crate) fn bounds(&self) -> (u64, u64) {
         (self.next, self.oldest)
     }
 
@@ -137,7 +137,7 @@ impl Reads {
     ///
     /// # Errors
     /// [`NoPlace::Invalid`] if a correct requester could not have sent this request now.
-    pub fn keep(
+    pub(crate) fn keep(
         &mut self,
         request: Seq,
         number: u32,
@@ -167,14 +167,14 @@ impl Reads {
 
     /// Returns the request that is executed next if its PSN is `request` and it has arrived.
     #[inline]
-    pub fn due(&self, request: Seq) -> Option<&Read> {
+    pub(crate) fn due(&self, request: Seq) -> Option<&Read> {
         let read = self.ring[self.slot(self.next)].as_ref()?;
         (self.next < self.oldest + self.capacity && read.request == request && read.end == 0).then_some(read)
     }
 
     /// Records that the next request was executed and is answered by the responses `first..end`. `wanted` is
     /// the result if it is not read from memory when the responses are sent.
-    pub fn executed(&mut self, wanted: Option<Wanted>, first: Seq, end: Seq, msn: u32, skipped: u32) {
+    pub(crate) fn executed(&mut self, wanted: Option<Wanted>, first: Seq, end: Seq, msn: u32, skipped: u32) {
         let slot = self.slot(self.next);
         if let Some(read) = &mut self.ring[slot] {
             (read.first, read.end, read.msn, read.skipped) = (first, end, msn, skipped);
@@ -184,7 +184,7 @@ impl Reads {
     }
 
     /// Stores the result bytes of the request that is executed next. Without PRISM, does nothing.
-    pub fn store(&mut self, bytes: [u8; 32]) {
+    pub(crate) fn store(&mut self, bytes: [u8; 32]) {
         let slot = self.slot(self.next);
         if let Some(place) = self.wide.get_mut(slot) {
             *place = bytes;
@@ -192,18 +192,18 @@ impl Reads {
     }
 
     /// Returns the stored bytes of the request that response `seq` belongs to.
-    pub fn stored(&self, seq: Seq) -> [u8; 32] {
+    pub(crate) fn stored(&self, seq: Seq) -> [u8; 32] {
         let number = self.executed_ones().find(|(_, read)| seq < read.end).map(|(number, _)| number);
         number.and_then(|number| self.wide.get(self.slot(number))).copied().unwrap_or_default()
     }
 
     /// Returns the executed requests that are kept, with their numbers, oldest first.
-    pub fn executed_ones(&self) -> impl Iterator<Item = (u64, &Read)> {
+    pub(crate) fn executed_ones(&self) -> impl Iterator<Item = (u64, &Read)> {
         (self.oldest..self.next).filter_map(|number| Some((number, self.ring[self.slot(number)].as_ref()?)))
     }
 
     /// Drops the requests whose responses are all before `una`, because the peer acknowledged them.
-    pub fn acknowledged(&mut self, una: Seq) {
+    pub(crate) fn acknowledged(&mut self, una: Seq) {
         while self.oldest < self.next && self.ring[self.slot(self.oldest)].is_none_or(|read| read.end <= una)
         {
             self.oldest += 1;
@@ -211,13 +211,13 @@ impl Reads {
     }
 
     /// Returns the executed request that response `seq` belongs to.
-    pub fn of(&self, seq: Seq) -> Option<&Read> {
+    pub(crate) fn of(&self, seq: Seq) -> Option<&Read> {
         let read = self.executed_ones().map(|(_, read)| read).find(|read| seq < read.end);
         read.filter(|read| read.first <= seq)
     }
 
     /// Asserts the order of the numbers and that the oldest kept request has unacknowledged responses.
-    pub fn check(&self, una: Seq) {
+    pub(crate) fn check(&self, una: Seq) {
         assert!(self.oldest <= self.next, "a READ is executed before it is dropped: {self:?}");
         assert!(self.next - self.oldest <= self.capacity, "kept READs <= max_dest_rd_atomic: {self:?}");
         if self.oldest < self.next {

@@ -34,12 +34,12 @@ pub(super) struct Destinations<C> {
 }
 
 impl<C: Control> Destinations<C> {
-    pub fn new(settings: &CongestionSettings) -> Destinations<C> {
+    pub(crate) fn new(settings: &CongestionSettings) -> Destinations<C> {
         Destinations { all: Vec::with_capacity(settings.destinations), settings: *settings }
     }
 
     /// Returns the index of a window for one more transfer, or `None` if all entries are in use.
-    pub fn of(&mut self, now: Instant, key: WindowKey) -> Option<usize> {
+    pub(crate) fn of(&mut self, now: Instant, key: WindowKey) -> Option<usize> {
         let known = self.all.iter().position(|known| known.key == key);
         let place = match known {
             Some(place) => place,
@@ -71,13 +71,13 @@ impl<C: Control> Destinations<C> {
     }
 
     /// Records the end of a transfer.
-    pub fn leave(&mut self, place: usize) {
+    pub(crate) fn leave(&mut self, place: usize) {
         self.all[place].users -= 1;
     }
 
     /// Returns true if one more command may be issued at `now`. Outstanding commands must fit the smaller
     /// window; a window below one command still allows one.
-    pub fn allows(&self, now: Instant, place: usize, local: &C) -> bool {
+    pub(crate) fn allows(&self, now: Instant, place: usize, local: &C) -> bool {
         let destination = &self.all[place];
         self.fits(destination, local) && destination.next <= now.after(self.settings.burst)
     }
@@ -90,7 +90,7 @@ impl<C: Control> Destinations<C> {
     }
 
     /// Records that a command of `size` bytes was issued.
-    pub fn issued(&mut self, now: Instant, place: usize, size: u32, local: &C) {
+    pub(crate) fn issued(&mut self, now: Instant, place: usize, size: u32, local: &C) {
         let destination = &mut self.all[place];
         destination.outstanding += u64::from(size);
         // The rate of the smaller window: `size x CWND / RTT`.
@@ -101,7 +101,7 @@ impl<C: Control> Destinations<C> {
     }
 
     /// Records the completion of a command.
-    pub fn completed(&mut self, now: Instant, place: usize, size: u32, signal: &Signal) {
+    pub(crate) fn completed(&mut self, now: Instant, place: usize, size: u32, signal: &Signal) {
         let destination = &mut self.all[place];
         destination.outstanding -= u64::from(size);
         destination.window.completed(now, signal);
@@ -109,13 +109,13 @@ impl<C: Control> Destinations<C> {
 
     /// Returns the time at which the rate allows the next command, or `None` if the window is full and a
     /// completion must come first.
-    pub fn due(&self, place: usize, local: &C) -> Option<Instant> {
+    pub(crate) fn due(&self, place: usize, local: &C) -> Option<Instant> {
         let destination = &self.all[place];
         let due = Instant(destination.next.0.saturating_sub(self.settings.burst));
         self.fits(destination, local).then_some(due)
     }
 
-    pub fn window(&self, key: WindowKey) -> Option<f64> {
+    pub(crate) fn window(&self, key: WindowKey) -> Option<f64> {
         let known = self.all.iter().find(|known| known.key == key);
         known.map(|known| known.window.size())
     }

@@ -31,7 +31,7 @@ const TABLE_1: [(&str, f64, f64); 2] =
 const MEASURED: usize = 2_048;
 
 /// Returns the rows of the table and of the state.
-pub fn rows(args: &Args) -> Result<Vec<Row>> {
+pub(crate) fn rows(args: &Args) -> Result<Vec<Row>> {
     let mut rows = overhead()?;
     for (name, rate, latency) in TABLE_1 {
         rows.push(row(&format!("table-1/{name}"), "64 B write rate, stated", "1/s", &[rate]));

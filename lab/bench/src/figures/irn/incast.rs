@@ -35,7 +35,7 @@ fn ratios(control: ControlName, seeds: u64, value: impl Fn(Key) -> Option<f64>) 
 }
 
 /// Runs and draws both parts of the figure.
-pub fn figures(length: &Length, bar: &ProgressBar) -> Result<Vec<Figure>> {
+pub(crate) fn figures(length: &Length, bar: &ProgressBar) -> Result<Vec<Figure>> {
     Ok(vec![alone(length, bar)?, beside(length, bar)?])
 }
 

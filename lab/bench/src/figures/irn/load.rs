@@ -16,7 +16,7 @@ use remora_plot::bars::{Bars, Series};
 const STATED_GAIN: (f64, f64) = (0.06, 0.83);
 
 /// Runs all experiments that the figures compare.
-pub fn trials(length: &Length, bar: &ProgressBar) -> Result<Trials> {
+pub(crate) fn trials(length: &Length, bar: &ProgressBar) -> Result<Trials> {
     let mut keys: Vec<Key> = Vec::new();
     for comparison in &COMPARISONS {
         for control in controls(length, comparison) {
@@ -78,7 +78,7 @@ fn name(comparison: &Comparison) -> String {
 }
 
 /// Returns all figures.
-pub fn figures(length: &Length, trials: &Trials) -> Result<Vec<Figure>> {
+pub(crate) fn figures(length: &Length, trials: &Trials) -> Result<Vec<Figure>> {
     let mut figures: Vec<Figure> = Vec::new();
     for comparison in &COMPARISONS {
         let ratios = ratios(length, trials, comparison)?;
@@ -142,7 +142,7 @@ fn bars(comparison: &Comparison, controls: &[ControlName], ratios: &[Ratio]) -> 
 
 /// Returns one line for each ratio on an unexpected side of 1. A complete run is compared only with the
 /// paper, and its gains with the stated ones.
-pub fn signs(length: &Length, trials: &Trials) -> Vec<String> {
+pub(crate) fn signs(length: &Length, trials: &Trials) -> Vec<String> {
     let quick = length.quick;
     let known = Signs::known();
     let mut wrong = Vec::new();

@@ -17,7 +17,7 @@ const CONTROLS: [ControlName; 3] = [ControlName::None, ControlName::Timely, Cont
 const WHO: [Contender; 2] = [Contender::Irn, Contender::RocePfc];
 
 /// Draws the figure from the runs under load.
-pub fn figure(length: &Length, trials: &Trials) -> Figure {
+pub(crate) fn figure(length: &Length, trials: &Trials) -> Figure {
     let mut lines = Vec::new();
     let mut rows = Vec::new();
     let mut numbers = Vec::new();

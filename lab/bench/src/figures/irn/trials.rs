@@ -10,22 +10,22 @@ use remora_scenario::experiment::irn::{Contender, Outcome, measure};
 use remora_scenario::scenario::{ControlName, Scenario};
 
 /// The identity of a run: contender, congestion control and seed.
-pub type Key = (Contender, ControlName, u64);
+pub(crate) type Key = (Contender, ControlName, u64);
 
 /// The outcomes of completed runs.
 #[derive(Default)]
-pub struct Trials(Vec<(Key, Outcome)>);
+pub(crate) struct Trials(Vec<(Key, Outcome)>);
 
 impl Trials {
     /// Returns the outcome of the run with this key, if there is one.
-    pub fn get(&self, key: Key) -> Option<&Outcome> {
+    pub(crate) fn get(&self, key: Key) -> Option<&Outcome> {
         self.0.iter().find(|(known, _)| *known == key).map(|(_, outcome)| outcome)
     }
 }
 
 /// Runs the scenario of each key, `jobs` in parallel. Each run must complete all its flows and report no
 /// findings.
-pub fn run(
+pub(crate) fn run(
     keys: &[Key],
     jobs: usize,
     bar: &ProgressBar,

@@ -36,7 +36,7 @@ fn slower(both: &Both) -> Option<f64> {
 }
 
 /// Runs the experiment and draws the figure.
-pub fn figure(length: Length) -> Figure {
+pub(crate) fn figure(length: Length) -> Figure {
     let paper = Path::simulation(0).congestion();
     let mut rows = Vec::new();
     let mut table = Vec::new();

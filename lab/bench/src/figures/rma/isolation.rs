@@ -28,7 +28,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// Runs the experiment and draws the figure.
-pub fn figure(length: Length) -> Figure {
+pub(crate) fn figure(length: Length) -> Figure {
     let mut lines = Vec::new();
     let mut rows = Vec::new();
     let mut numbers = Vec::new();

@@ -11,7 +11,7 @@ const JITTER_US: [u64; 13] = [0, 1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 30];
 const SHOWN: u32 = 64;
 
 /// Runs the experiment and draws both parts.
-pub fn figure(length: Length) -> Figure {
+pub(crate) fn figure(length: Length) -> Figure {
     let mut goodput = Vec::new();
     let mut shown = Vec::new();
     let mut rows = Vec::new();

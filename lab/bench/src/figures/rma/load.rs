@@ -21,7 +21,7 @@ const KINDS: [(&str, Kind, WriteDebit, u64); 4] = [
 ];
 
 /// Runs the experiment and draws the figure.
-pub fn figure(length: Length) -> Figure {
+pub(crate) fn figure(length: Length) -> Figure {
     let mut curves = Vec::new();
     let mut rows = Vec::new();
     let mut numbers = Vec::new();

@@ -15,7 +15,7 @@ const WAYS: [(&str, Option<f64>); 4] = [
 ];
 
 /// Runs the experiment and draws the figure.
-pub fn figure(_: Length) -> Figure {
+pub(crate) fn figure(_: Length) -> Figure {
     let [announced, unannounced, driver] = [Rotation::Announced, Rotation::Unannounced, Rotation::Driver]
         .map(|rotation| gap_ns(rotation, &cipher));
     let gaps = [announced, unannounced, driver, reconnect_gap_ns()].map(|ns| ns as f64);

@@ -30,7 +30,7 @@ fn table(args: &Args) -> Table {
 
 /// Runs the server. It adopts the resources of its predecessor or builds a table, and then loads a chain for
 /// each client. It ends with its parent.
-pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<()> {
+pub(crate) fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<()> {
     remora_options::ending::end_with_parent()?;
     let context = Device::nicd(socket).keep("chains").open()?;
     let mut kept = context.kept()?;
@@ -61,7 +61,7 @@ pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<()> {
 }
 
 /// The chain under test. Its server is this program, started with other arguments.
-pub struct Chain {
+pub(crate) struct Chain {
     server: Server,
     port: PortName,
     table: Arc<Table>,
@@ -69,7 +69,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    pub fn new(args: &Args, socket: &Path) -> Result<Chain> {
+    pub(crate) fn new(args: &Args, socket: &Path) -> Result<Chain> {
         let server = Server::new(args, &["bench", "failure"], "--serve", socket.display().to_string())?;
         Ok(Chain { server, port: args.port, table: Arc::new(table(args)), len: args.value_len })
     }

@@ -15,7 +15,7 @@ const SLOT: Duration = Duration::from_millis(50);
 const STARTED: f64 = 1.0 + 1.25;
 
 /// Number of completed GETs over the time of a round.
-pub struct Course {
+pub(crate) struct Course {
     /// Number of GETs that succeeded in each slot of 50 ms.
     pub counts: Vec<u32>,
     /// Time from the start of the round until the server was killed.
@@ -23,7 +23,7 @@ pub struct Course {
 }
 
 /// Counts one GET that succeeded at time `time` of the round.
-pub fn count(counts: &mut Vec<u32>, time: Duration) {
+pub(crate) fn count(counts: &mut Vec<u32>, time: Duration) {
     let slot = (time.as_nanos() / SLOT.as_nanos()) as usize;
     if counts.len() <= slot {
         counts.resize(slot + 1, 0);
@@ -53,7 +53,7 @@ impl Course {
 
 /// Writes the plot of a chain's and memcached's GETs, each relative to its own rate before the server was
 /// killed. The server is killed at second `seconds` of the plot.
-pub fn draw(folder: &Path, seconds: f64, courses: [&Course; 2]) -> Result<()> {
+pub(crate) fn draw(folder: &Path, seconds: f64, courses: [&Course; 2]) -> Result<()> {
     output::folder(folder)?;
     let curve = |name: &str, course: &Course| Curve {
         name: format!("{name}: {:.0} k/s", course.before() / 1e3),

@@ -11,14 +11,14 @@ use remora_options::device::{PortArgs, PortName};
 use remora_service::kv::{FarmDesign, KvSession as _, Session};
 
 /// The command `remora serve kv` with its own NIC or with a daemon's.
-pub struct Farm {
+pub(crate) struct Farm {
     server: Server,
     port: PortName,
     len: u32,
 }
 
 impl Farm {
-    pub fn new(args: &Args, keeper: Option<&Path>) -> Result<Farm> {
+    pub(crate) fn new(args: &Args, keeper: Option<&Path>) -> Result<Farm> {
         let mut words = vec!["serve", "kv", "--child"];
         let (option, value) = match keeper {
             Some(socket) => ("--nicd", socket.display().to_string()),

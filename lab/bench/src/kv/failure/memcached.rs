@@ -13,7 +13,7 @@ use super::{Args, PATIENCE, Reads, Store, free_address};
 use crate::testbed::process::Process;
 
 /// A memcached server, which this type fills anew after each start.
-pub struct Memcached {
+pub(crate) struct Memcached {
     address: SocketAddr,
     records: u64,
     len: u32,
@@ -21,7 +21,7 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    pub fn new(args: &Args) -> Result<Memcached> {
+    pub(crate) fn new(args: &Args) -> Result<Memcached> {
         let records = args.records;
         let len = args.value_len;
         Ok(Memcached { address: free_address()?, records, len, running: None })

@@ -27,7 +27,7 @@ struct Outage {
 }
 
 /// Kills a server of each transport, round after round.
-pub fn measure(comparison: &Comparison<'_>, testbed: &Testbed, report: &mut Report) -> Result<()> {
+pub(crate) fn measure(comparison: &Comparison<'_>, testbed: &Testbed, report: &mut Report) -> Result<()> {
     let mut all: Vec<[Vec<f64>; 2]> = Vec::new();
     for (number, transport) in comparison.transports.iter().enumerate() {
         let mut rounds = [Vec::new(), Vec::new()];

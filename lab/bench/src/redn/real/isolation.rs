@@ -30,7 +30,7 @@ const BELOW: f64 = 7e3;
 
 /// The kind of a reader's GETs.
 #[derive(Copy, Clone, PartialEq, Eq)]
-pub enum Way {
+pub(crate) enum Way {
     /// The NIC answers GETs by a chain.
     Chain,
     /// The server's program answers GETs.
@@ -65,7 +65,7 @@ fn case(port: PortName, writers: usize, way: &str) -> String {
 }
 
 /// Measures one port and adds its rows. For shared memory it also draws the figure.
-pub fn run(args: &Args, port: PortName, cores: [usize; 2]) -> Result<Vec<Row>> {
+pub(crate) fn run(args: &Args, port: PortName, cores: [usize; 2]) -> Result<Vec<Row>> {
     let wanted = |writers: &usize| {
         let named =
             |way: &str, metric: &str| args.wants_case(&format!("{}/{metric}", case(port, *writers, way)));

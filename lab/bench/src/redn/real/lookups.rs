@@ -19,7 +19,7 @@ use remora_options::cores::pin;
 /// The number of lookups of a round, one at a time; twice as many with all connections in use.
 const LOOKUPS: u64 = 4000 / SHORTER;
 /// The links between clients and server: to the NIC with its own thread, and to the NIC for calls.
-pub const LINKS: usize = 2;
+pub(crate) const LINKS: usize = 2;
 /// The variants of a lookup by the request with which their clients connect: the name of a shipped program,
 /// or another request.
 type Way = (&'static str, &'static str);
@@ -33,7 +33,7 @@ type Rounds = [Vec<f64>; METRICS.len()];
 
 /// The target of a lookup.
 #[derive(Copy, Clone, PartialEq, Eq)]
-pub enum Lookup {
+pub(crate) enum Lookup {
     /// A value of this many bytes in a hash table.
     Hash(u64),
     /// An element among the given number of first elements of a list of eight values of 64 bytes.
@@ -78,7 +78,7 @@ fn wants(args: &Args, port: PortName, lookup: Lookup, metric: &str) -> bool {
 }
 
 /// Returns the lookups that `--only` selects.
-pub fn wanted(args: &Args, port: PortName) -> Vec<Lookup> {
+pub(crate) fn wanted(args: &Args, port: PortName) -> Vec<Lookup> {
     let hashes = [64, 1024, 4096, 16_384, 65_536].map(Lookup::Hash);
     let lists = [1, 2, 4, 8].map(Lookup::List);
     let any = |lookup: &Lookup| METRICS.iter().any(|(metric, _)| wants(args, port, *lookup, metric));
@@ -86,7 +86,7 @@ pub fn wanted(args: &Args, port: PortName) -> Vec<Lookup> {
 }
 
 /// Measures one port and returns its rows.
-pub fn run(args: &Args, testbed: &Arc<Testbed>, lookups: &[Lookup]) -> Result<Vec<Row>> {
+pub(crate) fn run(args: &Args, testbed: &Arc<Testbed>, lookups: &[Lookup]) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for lookup in lookups {
         let measured = measure(args, testbed, *lookup)?;

@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(60);
 const AIMS: [(&str, f64); 3] = [("nop", 30e6), ("if", 5e6), ("while-recycled", 2e6)];
 
 /// Returns the rows of all rates.
-pub fn run(args: &Args, core: usize) -> Result<Vec<Row>> {
+pub(crate) fn run(args: &Args, core: usize) -> Result<Vec<Row>> {
     let case = |name: &str| format!("software/loopback/{name}");
     let wanted: Vec<_> =
         AIMS.into_iter().filter(|(name, _)| args.wants_case(&format!("{}/rate", case(name)))).collect();

@@ -20,7 +20,7 @@ use remora_options::cores::pin;
 const CALLERS: usize = 64;
 
 /// The service of a server for its clients.
-pub trait Ends: Sized {
+pub(crate) trait Ends: Sized {
     /// Accepts a client's connection.
     fn accept(&mut self, request: ConnectRequest) -> Result<()>;
 
@@ -29,7 +29,7 @@ pub trait Ends: Sized {
 }
 
 /// A server thread that runs until this value is dropped.
-pub struct Server {
+pub(crate) struct Server {
     /// Address on which the server listens.
     pub address: SocketAddr,
     over: Arc<AtomicBool>,
@@ -39,7 +39,7 @@ pub struct Server {
 
 impl Server {
     /// Starts the server on the servers' core of a test bed. `open` runs on the server's thread.
-    pub fn start<E: Ends>(
+    pub(crate) fn start<E: Ends>(
         testbed: &Arc<Testbed>,
         open: impl FnOnce(&Testbed) -> Result<E> + Send + 'static,
     ) -> Result<Server> {
@@ -67,7 +67,7 @@ impl Server {
 
     /// Makes the server's thread serve calls while `serving` is true. Otherwise the thread sleeps and only
     /// the NIC works.
-    pub fn poll(&self, serving: bool) {
+    pub(crate) fn poll(&self, serving: bool) {
         self.polls.store(serving, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -98,7 +98,7 @@ impl Drop for Server {
 }
 
 /// Clients that call a program by messages, each with one message in flight.
-pub struct Callers {
+pub(crate) struct Callers {
     /// Completion queue of all callers. The work request ID is the caller's number.
     pub cq: CompletionQueue,
     /// Connections of the callers.
@@ -110,14 +110,14 @@ pub struct Callers {
 
 impl Callers {
     /// Makes a set without callers, for messages of up to `len` bytes.
-    pub fn new(context: &Context, domain: &ProtectionDomain, len: usize) -> Result<Callers> {
+    pub(crate) fn new(context: &Context, domain: &ProtectionDomain, len: usize) -> Result<Callers> {
         let messages = domain.allocate(CALLERS * len, Access::LOCAL_WRITE)?;
         let cq = context.create_cq(1 << 10)?;
         Ok(Callers { cq, pairs: Vec::new(), domain: domain.clone(), messages, len })
     }
 
     /// Accepts one more caller, up to `CALLERS`.
-    pub fn accept(&mut self, request: ConnectRequest, options: &QpOptions) -> Result<()> {
+    pub(crate) fn accept(&mut self, request: ConnectRequest, options: &QpOptions) -> Result<()> {
         let number = self.pairs.len();
         ensure!(number < CALLERS, "the server takes {CALLERS} callers, and all have connected");
         let mut pair = self.domain.create_qp(&self.cq, &self.cq, options)?;
@@ -127,7 +127,7 @@ impl Callers {
     }
 
     /// Returns the words of a caller's message and frees the buffer for the caller's next message.
-    pub fn take<const N: usize>(&mut self, number: usize) -> Result<[u64; N]> {
+    pub(crate) fn take<const N: usize>(&mut self, number: usize) -> Result<[u64; N]> {
         let words = self.messages.get(number * self.len)?;
         listen(&mut self.pairs[number], &self.messages, number, self.len)?;
         Ok(words)

@@ -7,10 +7,10 @@ use remora_store::heap::Class;
 use crate::harness::{Host, Serves, Shape};
 
 /// A block, as read from a quorum.
-pub type Copied = (u64, Tag, Vec<u8>);
+pub(crate) type Copied = (u64, Tag, Vec<u8>);
 
 /// A client machine with its table.
-pub trait Design: Machine {
+pub(crate) trait Design: Machine {
     type Table: Serves;
     fn arena_len(config: &ClientConfig) -> usize;
     fn client(config: ClientConfig, arena: Registered) -> Self;

@@ -11,13 +11,13 @@ use super::design::{Copied, Design};
 use crate::harness::{Buffers, Endpoint, Host, Link, arena};
 use crate::mishaps::{Mishap, Plan, Tally, cut_off};
 
-pub const REPLICAS: usize = 3;
+pub(crate) const REPLICAS: usize = 3;
 const CLIENTS: usize = 8;
-pub const NODES: usize = REPLICAS + CLIENTS;
+pub(crate) const NODES: usize = REPLICAS + CLIENTS;
 const WINDOW: u16 = 2;
 const KEYS: u64 = 4;
 /// Blocks of more than four full packets.
-pub const LAYOUT: Layout = Layout { blocks: KEYS, block_len: 1024 };
+pub(crate) const LAYOUT: Layout = Layout { blocks: KEYS, block_len: 1024 };
 /// Number of clients that die in a run with a deliberate bug.
 const DEATHS: u32 = 10;
 /// Operations per client.
@@ -31,7 +31,7 @@ fn settings() -> Settings {
 }
 
 /// The queue pairs of a client; `None` for a replica without a connection.
-pub struct Endpoints<'a> {
+pub(crate) struct Endpoints<'a> {
     pub world: &'a mut World,
     pub links: &'a [Option<Link>],
 }
@@ -130,7 +130,7 @@ impl<D: Design> Client<D> {
     }
 }
 
-pub struct Run<D: Design> {
+pub(crate) struct Run<D: Design> {
     pub world: World,
     pub history: History,
     random: Random,
@@ -143,7 +143,7 @@ pub struct Run<D: Design> {
 }
 
 impl<D: Design> Run<D> {
-    pub fn new(seed: u64, canary: Canary) -> Run<D> {
+    pub(crate) fn new(seed: u64, canary: Canary) -> Run<D> {
         let mut random = Random::new(seed);
         // A run with a deliberate bug makes its effect likely: a client dies during an operation, and
         // replicas receive a write at different times.
@@ -249,7 +249,7 @@ impl<D: Design> Run<D> {
 
     /// Runs everything: each mishap happens after a part of the operations was started, at one replica at a
     /// time.
-    pub fn run(&mut self, tally: &mut Tally) {
+    pub(crate) fn run(&mut self, tally: &mut Tally) {
         let all = OPERATIONS * CLIENTS as u32;
         self.until(all * 5 / 6, 4_000);
         if self.plan.has(Mishap::Death) {

@@ -13,7 +13,7 @@ use crate::harness::{Endpoint, Host, Link, Serves, Shape};
 
 /// The differences between the protocols. A value holds the sizes of shards and clients, and the rules that
 /// clients follow.
-pub trait Protocol: Copy {
+pub(crate) trait Protocol: Copy {
     type Shard: Serves;
     type Client: Machine;
     /// True if a client that is alone always commits at once, because dead clients leave it nothing to
@@ -47,7 +47,7 @@ pub trait Protocol: Copy {
 
 /// The design PRISM-TX.
 #[derive(Copy, Clone)]
-pub struct PrismTx {
+pub(crate) struct PrismTx {
     pub shard: ShardConfig,
     pub client: ClientConfig,
     /// Size of a buffer in bytes, and number of buffers.
@@ -57,7 +57,7 @@ pub struct PrismTx {
 }
 
 impl PrismTx {
-    pub fn with(self, rules: Rules) -> PrismTx {
+    pub(crate) fn with(self, rules: Rules) -> PrismTx {
         PrismTx { client: ClientConfig { rules, ..self.client }, ..self }
     }
 }
@@ -112,19 +112,19 @@ impl Protocol for PrismTx {
 
 /// The design FaRM.
 #[derive(Copy, Clone)]
-pub struct Farm {
+pub(crate) struct Farm {
     pub shard: farm::ShardConfig,
     pub client: farm::ClientConfig,
 }
 
 impl Farm {
-    pub fn with(self, rules: farm::Rules) -> Farm {
+    pub(crate) fn with(self, rules: farm::Rules) -> Farm {
         Farm { client: farm::ClientConfig { rules, ..self.client }, ..self }
     }
 }
 
 /// A shard of FaRM with the clients that it serves.
-pub struct Served {
+pub(crate) struct Served {
     shard: farm::Shard,
     callers: Vec<(QueuePair, Caller)>,
 }
@@ -210,6 +210,6 @@ impl Protocol for Farm {
     }
 }
 
-pub fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings { prism: true, mtu: 256, send_slots: 256, ..Settings::default() }
 }

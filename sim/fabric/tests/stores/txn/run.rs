@@ -11,10 +11,10 @@ use super::protocol::{Protocol, settings};
 use crate::harness::{Endpoints, Host, Link, arena};
 use crate::mishaps::{Mishap, Plan, Tally, cut_off};
 
-pub const CLIENTS: usize = 8;
-pub const WINDOW: u32 = 2;
+pub(crate) const CLIENTS: usize = 8;
+pub(crate) const WINDOW: u32 = 2;
 /// Size of a value: more than four packets.
-pub const VALUE: usize = 1100;
+pub(crate) const VALUE: usize = 1100;
 const SHARDS: usize = 2;
 const KEYS: u64 = 12;
 
@@ -71,7 +71,7 @@ struct DeadClient {
 
 /// The counts of the transactions.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ended {
+pub(crate) struct Ended {
     pub committed: u32,
     /// Committed transactions that wrote the keys that they had read.
     pub changed: u32,
@@ -83,7 +83,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    pub fn add(&mut self, other: &Ended) {
+    pub(crate) fn add(&mut self, other: &Ended) {
         self.committed += other.committed;
         self.changed += other.changed;
         self.aborted += other.aborted;
@@ -92,7 +92,7 @@ impl Ended {
     }
 }
 
-pub struct Run<P: Protocol> {
+pub(crate) struct Run<P: Protocol> {
     pub world: World,
     pub history: History,
     pub ended: Ended,
@@ -108,7 +108,7 @@ pub struct Run<P: Protocol> {
 }
 
 impl<P: Protocol> Run<P> {
-    pub fn new(protocol: P, seed: u64, plan: Option<Plan>) -> Run<P> {
+    pub(crate) fn new(protocol: P, seed: u64, plan: Option<Plan>) -> Run<P> {
         let mut random = Random::new(seed);
         let plan = plan.unwrap_or_else(|| Plan::draw(&mut random));
         let nic = remora_nic::Config { max_qps: 4096, max_cqs: 4096, ..Config::default().nic };
@@ -165,7 +165,7 @@ impl<P: Protocol> Run<P> {
     }
 
     /// Gives all clients a turn and advances the time a little.
-    pub fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
         for index in (0..self.actors.len()).rev() {
             if self.turn(index).is_err() {
@@ -338,7 +338,7 @@ impl<P: Protocol> Run<P> {
         }
     }
 
-    pub fn run(&mut self, tally: &mut Tally) {
+    pub(crate) fn run(&mut self, tally: &mut Tally) {
         let cut = self.random.below((CLIENTS + SHARDS) as u64) as usize;
         for step in 0..500 {
             self.step();
@@ -376,7 +376,7 @@ impl<P: Protocol> Run<P> {
 
     /// Lets all clients end their work and recovers dead ones. Then a client reads all keys, four at a time,
     /// until everything is quiet.
-    pub fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.until("a transaction never ends", |run| {
             run.graves.is_empty() && run.actors.iter().all(|actor| actor.left == 0 && actor.open.is_empty())
         });
@@ -401,7 +401,7 @@ impl<P: Protocol> Run<P> {
     }
 
     /// Checks that every buffer is free or live.
-    pub fn account(&mut self, seed: u64) {
+    pub(crate) fn account(&mut self, seed: u64) {
         let mut missing = String::new();
         for _ in 0..20_000 {
             self.step();

@@ -18,7 +18,7 @@ const CONWEAVE_MIB: u64 = 9;
 
 /// Returns the switch of a configuration: one shared buffer that is divided by the rules of the dialect, with
 /// ECN marks set on departure.
-pub fn switch(
+pub(crate) fn switch(
     source: Source<'_>,
     config: &Config,
     dialect: Dialect,

@@ -24,7 +24,7 @@ const FURTHER: u64 = 1024;
 const SPARE: u64 = 16 << 20;
 
 /// Returns the bytes for the counted contents and `further` further keys.
-pub fn bytes_for(limits: &Limits, contents: &Contents, further: u64) -> u64 {
+pub(crate) fn bytes_for(limits: &Limits, contents: &Contents, further: u64) -> u64 {
     let (counted, _) = counted(limits, contents);
     counted.iter().map(|(size, count)| u64::from(*size) * count).sum::<u64>() + further * FURTHER + SPARE
 }
@@ -73,7 +73,7 @@ fn counted(limits: &Limits, contents: &Contents) -> (Vec<(u32, u64)>, u64) {
 ///
 /// # Errors
 /// The counted contents exceed the free lists.
-pub fn sizes(limits: &Limits, contents: &Contents, keys: u32, bytes: u64) -> Result<Vec<(u32, u32)>> {
+pub(crate) fn sizes(limits: &Limits, contents: &Contents, keys: u32, bytes: u64) -> Result<Vec<(u32, u32)>> {
     let (mut all, carried) = counted(limits, contents);
     ensure!(
         carried == 0,

@@ -25,7 +25,7 @@ struct Peer {
 }
 
 /// The server machine and its clients.
-pub struct Calls {
+pub(crate) struct Calls {
     server: Server<FarmTable>,
     /// The memory blocks to which the machine's requests refer.
     blocks: Vec<Registered>,
@@ -61,7 +61,7 @@ impl Post for Posted<'_> {
 
 impl Calls {
     /// Creates the calls of a server whose requests refer to these blocks.
-    pub fn new(
+    pub(crate) fn new(
         server: Server<FarmTable>,
         blocks: Vec<Registered>,
         limits: &Limits,

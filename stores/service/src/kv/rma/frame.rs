@@ -17,7 +17,7 @@ use remora_store::kv::PostError;
 use remora_verbs::Status;
 
 /// Bytes of the header.
-pub const HEADER: usize = 5;
+pub(crate) const HEADER: usize = 5;
 
 const SEND: u8 = 1;
 const WRITE: u8 = 2;
@@ -25,7 +25,7 @@ const REFUSAL: u8 = 3;
 
 /// A message between client and server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Frame<'b> {
+pub(crate) enum Frame<'b> {
     /// A SEND: the bytes go to the next receive buffer.
     Send(&'b [u8]),
     /// A WRITE: the immediate data determines where the bytes go.
@@ -36,7 +36,7 @@ pub enum Frame<'b> {
 
 impl<'b> Frame<'b> {
     /// Parses a message. Returns `None` if it is malformed.
-    pub fn parse(message: &'b [u8]) -> Option<Frame<'b>> {
+    pub(crate) fn parse(message: &'b [u8]) -> Option<Frame<'b>> {
         let (header, bytes) = message.split_first_chunk::<HEADER>()?;
         let [kind, imm @ ..] = *header;
         match (kind, u32::from_le_bytes(imm)) {
@@ -48,7 +48,7 @@ impl<'b> Frame<'b> {
     }
 
     /// Encodes the message.
-    pub fn emit(&self) -> Vec<u8> {
+    pub(crate) fn emit(&self) -> Vec<u8> {
         let (kind, imm, bytes) = match *self {
             Frame::Send(bytes) => (SEND, 0, bytes),
             Frame::Write(imm, bytes) => (WRITE, imm, bytes),
@@ -64,7 +64,7 @@ impl<'b> Frame<'b> {
     /// # Errors
     /// `BadPayload`: the request is neither a SEND nor a WRITE with immediate data, or its payload lies
     /// elsewhere.
-    pub fn of(request: &WorkRequest<'_>, blocks: &[Registered]) -> Result<Vec<u8>, PostError> {
+    pub(crate) fn of(request: &WorkRequest<'_>, blocks: &[Registered]) -> Result<Vec<u8>, PostError> {
         let (kind, imm) = match request.operation {
             Operation::Send => (SEND, 0),
             Operation::WriteImm(_, imm) => (WRITE, imm),
@@ -95,20 +95,20 @@ fn header(kind: u8, imm: u32, len: usize) -> Vec<u8> {
 }
 
 /// Returns a block that machines access under this key, from address 0 on.
-pub fn block(bytes: remora_memory::Bytes, key: u32) -> Registered {
+pub(crate) fn block(bytes: remora_memory::Bytes, key: u32) -> Registered {
     Registered { bytes, addr: 0, key: Key::new(key) }
 }
 
 /// Returns the offset of the piece that immediate data names. Returns `None` if there is no such piece or it
 /// is too short for `bytes`.
-pub fn piece(base: Remote, number: u32, count: u32, len: u64, bytes: &[u8]) -> Option<usize> {
+pub(crate) fn piece(base: Remote, number: u32, count: u32, len: u64, bytes: &[u8]) -> Option<usize> {
     let fits = number < count && bytes.len() as u64 <= len;
     let offset = u64::from(number).checked_mul(len)?.checked_add(base.addr)?;
     fits.then_some(usize::try_from(offset).ok()?)
 }
 
 /// Returns the completion of a request.
-pub fn completion(id: u64, status: Status, kind: CompletionKind, len: usize) -> WorkCompletion {
+pub(crate) fn completion(id: u64, status: Status, kind: CompletionKind, len: usize) -> WorkCompletion {
     WorkCompletion { id, status, kind, byte_len: len as u32, ..remora_verbs::EMPTY }
 }
 

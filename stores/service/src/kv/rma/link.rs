@@ -20,7 +20,7 @@ use crate::{Error, Result};
 const ANNOUNCED: usize = 2;
 
 /// A server and the state of the connection to it.
-pub struct ServerLink {
+pub(crate) struct ServerLink {
     /// The connection; `None` while the server is not connected.
     pub caller: Option<Caller>,
     /// The memory of the client, registered with the NIC.
@@ -47,7 +47,7 @@ pub struct ServerLink {
 
 /// The messages that arrived from a server.
 #[derive(Default)]
-pub struct Arrived {
+pub(crate) struct Arrived {
     /// Completions of requests.
     pub done: Vec<WorkCompletion>,
     /// True if the requested grants arrived.
@@ -56,7 +56,7 @@ pub struct Arrived {
 
 impl ServerLink {
     /// Returns a link that is not connected.
-    pub fn new(arena: RmaRegion, block: Registered, hello: Hello) -> ServerLink {
+    pub(crate) fn new(arena: RmaRegion, block: Registered, hello: Hello) -> ServerLink {
         ServerLink {
             caller: None,
             arena,
@@ -78,7 +78,7 @@ impl ServerLink {
     ///
     /// # Errors
     /// `Peer`: the server does not grant the regions of a table.
-    pub fn begin(&mut self, caller: Caller, grants: &[RegionGrant]) -> Result<()> {
+    pub(crate) fn begin(&mut self, caller: Caller, grants: &[RegionGrant]) -> Result<()> {
         self.take_grants(grants)?;
         (self.caller, self.epoch, self.asked, self.calling) = (Some(caller), self.epoch + 1, false, 0);
         self.announced.iter_mut().for_each(VecDeque::clear);
@@ -87,7 +87,7 @@ impl ServerLink {
     }
 
     /// Notes that the connection has ended.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         (self.caller, self.epoch, self.calling) = (None, self.epoch + 1, 0);
     }
 
@@ -103,7 +103,7 @@ impl ServerLink {
     }
 
     /// Returns the grant of the region that the table refers to by this key.
-    pub fn grant(&self, key: u32) -> Option<&Grant> {
+    pub(crate) fn grant(&self, key: u32) -> Option<&Grant> {
         match key {
             INDEX => self.grants[0].as_ref(),
             VALUES => self.grants[1].as_ref(),
@@ -112,7 +112,7 @@ impl ServerLink {
     }
 
     /// Uses the keys that were announced. Returns false if there are none.
-    pub fn use_announced(&mut self) -> bool {
+    pub(crate) fn use_announced(&mut self) -> bool {
         let mut some = false;
         for (grant, announced) in self.grants.iter_mut().zip(&mut self.announced) {
             if let Some(next) = announced.pop_front() {
@@ -124,22 +124,22 @@ impl ServerLink {
     }
 
     /// Returns true if calls are under way.
-    pub fn is_calling(&self) -> bool {
+    pub(crate) fn is_calling(&self) -> bool {
         self.calling > 0
     }
 
     /// Returns the time for which calls have been waiting without any answer.
-    pub fn silent(&self) -> Duration {
+    pub(crate) fn silent(&self) -> Duration {
         if self.calling > 0 { self.since.elapsed() } else { Duration::ZERO }
     }
 
     /// Adds a receive request.
-    pub fn post_receive(&mut self, id: u64, sge: Sge) {
+    pub(crate) fn post_receive(&mut self, id: u64, sge: Sge) {
         self.receives.push_back((id, sge));
     }
 
     /// Sends a call. A failure of the connection is reported by [`come`](ServerLink::come).
-    pub fn call(&mut self, message: &[u8]) {
+    pub(crate) fn call(&mut self, message: &[u8]) {
         if self.calling == 0 {
             self.since = Instant::now();
         }
@@ -151,7 +151,7 @@ impl ServerLink {
     ///
     /// # Errors
     /// The connection has failed, or must be closed.
-    pub fn come(&mut self, came: &mut Arrived) -> Result<()> {
+    pub(crate) fn come(&mut self, came: &mut Arrived) -> Result<()> {
         loop {
             let Some(caller) = &mut self.caller else { return Ok(()) };
             match caller.try_recv()? {
@@ -205,7 +205,7 @@ impl ServerLink {
 }
 
 /// A new connection, established by a thread that may wait.
-pub struct Connected {
+pub(crate) struct Connected {
     /// Connection to the server.
     pub caller: Caller,
     /// The grants of the server's regions.
@@ -222,7 +222,12 @@ const CONNECTING: Duration = Duration::from_secs(5);
 /// # Errors
 /// The errors of the grant server; `Refused`: the server accepts no client, or not this one; `Session`:
 /// client and server cannot work together.
-pub fn connect(pin: Pin, credential: &Credential, client: &Client, hello: &Hello) -> Result<Connected> {
+pub(crate) fn connect(
+    pin: Pin,
+    credential: &Credential,
+    client: &Client,
+    hello: &Hello,
+) -> Result<Connected> {
     let longest = frame::HEADER + (hello.reply_len as usize).max(4096);
     let (mut caller, grants) = Caller::open(pin, credential, client, CONNECTING, longest)?;
     caller.send(&Frame::Send(&hello.encode()).emit())?;

@@ -30,7 +30,7 @@ struct Reading {
 }
 
 /// The NIC and the connections of one client.
-pub struct Network {
+pub(crate) struct Network {
     /// The 1RMA interface of the NIC.
     pub rma: Rma,
     pub portal: Portal,
@@ -66,7 +66,7 @@ fn status(status: RmaStatus) -> Status {
 
 impl Network {
     /// Returns the network of one client. The operands of `portal` lie in `domain`.
-    pub fn new(
+    pub(crate) fn new(
         rma: Rma,
         domain: ProtectionDomain,
         portal: Portal,
@@ -83,7 +83,7 @@ impl Network {
     ///
     /// # Errors
     /// The NIC failed.
-    pub fn poll(&mut self) -> Result<()> {
+    pub(crate) fn poll(&mut self) -> Result<()> {
         loop {
             let (number, ended) = match self.portal.poll() {
                 Ok(Some(ended)) => ended,
@@ -113,7 +113,7 @@ impl Network {
     ///
     /// # Errors
     /// The connection has failed, or must be closed.
-    pub fn come(&mut self, number: usize) -> Result<bool> {
+    pub(crate) fn come(&mut self, number: usize) -> Result<bool> {
         let mut came = Arrived::default();
         let result = self.links[number].come(&mut came);
         self.done.extend(came.done);
@@ -121,7 +121,7 @@ impl Network {
     }
 
     /// Returns the next completion.
-    pub fn next_done(&mut self) -> Option<WorkCompletion> {
+    pub(crate) fn next_done(&mut self) -> Option<WorkCompletion> {
         self.done.pop_front()
     }
 

@@ -6,7 +6,7 @@ use remora_transport::Instant;
 
 /// The phase of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     Idle,
     /// The operation acquires locks.
     Locking,
@@ -25,7 +25,7 @@ pub enum State {
 
 /// The kind of the outstanding request to a replica.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     Lock,
     Tags,
     Read,
@@ -35,7 +35,7 @@ pub enum Step {
 
 /// The state of one slot of the window.
 #[derive(Copy, Clone, Debug)]
-pub struct Flight {
+pub(crate) struct Flight {
     pub state: State,
     pub operation: Operation,
     pub block: u64,
@@ -65,7 +65,7 @@ pub struct Flight {
 }
 
 impl Flight {
-    pub fn new() -> Flight {
+    pub(crate) fn new() -> Flight {
         Flight {
             state: State::Idle,
             operation: Operation::Read,
@@ -87,13 +87,13 @@ impl Flight {
         }
     }
 
-    pub fn begin(&mut self, operation: Operation, block: u64, now: Instant) {
+    pub(crate) fn begin(&mut self, operation: Operation, block: u64, now: Instant) {
         *self = Flight { operation, block, ..Flight::new() };
         self.lock(now);
     }
 
     /// Starts an attempt to lock, at the beginning or after a pause.
-    pub fn lock(&mut self, now: Instant) {
+    pub(crate) fn lock(&mut self, now: Instant) {
         self.enter(State::Locking);
         self.since = now;
         (self.asked, self.read, self.has) = (Set::NONE, Set::NONE, Set::NONE);
@@ -101,20 +101,20 @@ impl Flight {
     }
 
     /// Enters a state that costs a round trip.
-    pub fn enter(&mut self, state: State) {
+    pub(crate) fn enter(&mut self, state: State) {
         self.state = state;
         self.round_trips += 1;
     }
 
     /// Returns the number of locks held from this attempt, and the number that may still be granted.
-    pub fn locks(&self) -> (usize, usize) {
+    pub(crate) fn locks(&self) -> (usize, usize) {
         let has = |replica: &usize| self.held.has(*replica);
         let may = |replica: &usize| self.busy[*replica] == Some(Step::Lock);
         (self.asked.iter().filter(has).count(), self.asked.iter().filter(may).count())
     }
 
     /// Returns the next request for a replica that has no outstanding one.
-    pub fn next(&self, replica: usize) -> Option<Step> {
+    pub(crate) fn next(&self, replica: usize) -> Option<Step> {
         let asked = self.asked.has(replica);
         let held = self.held.has(replica);
         let read = self.read.has(replica);
@@ -132,18 +132,18 @@ impl Flight {
     }
 
     /// Returns true if the operation waits for answers or for its time.
-    pub fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         !matches!(self.state, State::Idle | State::Over)
     }
 
     /// Returns true if no replica has a request or a lock of this operation.
-    pub fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.held.is_empty() && self.busy.iter().all(Option::is_none)
     }
 
     /// Starts to read at the locked replicas: tags, and the value at one replica if needed. `place` selects
     /// that replica.
-    pub fn read(&mut self, place: u64) {
+    pub(crate) fn read(&mut self, place: u64) {
         self.enter(State::Reading);
         if self.operation == Operation::Read && self.tag.is_none() {
             let locked = self.asked.and(self.held);
@@ -153,13 +153,13 @@ impl Flight {
     }
 
     /// Returns true if a READ of a value is outstanding.
-    pub fn is_coming(&self) -> bool {
+    pub(crate) fn is_coming(&self) -> bool {
         let missing = self.wanted.without(self.values);
         missing.iter().any(|replica| self.busy[replica] == Some(Step::Read))
     }
 
     /// Returns the newest of the tags that were read, and the replicas that have it.
-    pub fn newest(&self) -> (Tag, Set) {
+    pub(crate) fn newest(&self) -> (Tag, Set) {
         let newest = self.read.iter().map(|replica| self.seen[replica]).max().unwrap_or_default();
         (newest, self.read.filter(|replica| self.seen[replica] == newest))
     }

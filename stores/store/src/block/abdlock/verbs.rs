@@ -12,56 +12,56 @@ use crate::kv::checksum::crc64;
 use crate::words::{set_u64, u64_at};
 
 /// Returns the bytes of a copy: tag, value and checksum, in either order.
-pub fn copy_len(layout: &Layout) -> usize {
+pub(crate) fn copy_len(layout: &Layout) -> usize {
     layout.tagged_len() + WORD
 }
 
 /// Returns the bytes of a block: both copies and the lock. The newer copy stays intact while the older one
 /// is overwritten.
-pub fn whole_len(layout: &Layout) -> usize {
+pub(crate) fn whole_len(layout: &Layout) -> usize {
     2 * copy_len(layout) + WORD
 }
 
 /// Returns the bytes from one block to the next.
-pub fn stride(layout: &Layout) -> usize {
+pub(crate) fn stride(layout: &Layout) -> usize {
     whole_len(layout).next_multiple_of(64)
 }
 
 /// Returns the offset of the lock in a block.
-pub fn lock_at(layout: &Layout) -> usize {
+pub(crate) fn lock_at(layout: &Layout) -> usize {
     copy_len(layout)
 }
 
 /// Returns the offset of a copy's tag in a block.
-pub fn tag_at(layout: &Layout, copy: usize) -> usize {
+pub(crate) fn tag_at(layout: &Layout, copy: usize) -> usize {
     if copy == 0 { lock_at(layout) - WORD } else { lock_at(layout) + WORD }
 }
 
 /// Returns the offset of a copy's value in a block. The checksum follows the value.
-pub fn value_at(layout: &Layout, copy: usize) -> usize {
+pub(crate) fn value_at(layout: &Layout, copy: usize) -> usize {
     if copy == 0 { 0 } else { lock_at(layout) + 2 * WORD }
 }
 
 /// Returns the bytes of a sealed value, from which a client writes: a tag, the value, its checksum, and the
 /// tag once more.
-pub fn sealed_len(layout: &Layout) -> usize {
+pub(crate) fn sealed_len(layout: &Layout) -> usize {
     copy_len(layout) + WORD
 }
 
 /// Returns the offset of a copy in a sealed value.
-pub fn copy_in_sealed(copy: usize) -> usize {
+pub(crate) fn copy_in_sealed(copy: usize) -> usize {
     if copy == 0 { WORD } else { 0 }
 }
 
 /// Stores the tag at both ends of a sealed value.
-pub fn set_tag(sealed: &mut [u8], tag: Tag) {
+pub(crate) fn set_tag(sealed: &mut [u8], tag: Tag) {
     let end = sealed.len() - WORD;
     set_u64(sealed, 0, tag.0);
     set_u64(sealed, end, tag.0);
 }
 
 /// Stores the tag at both ends of a sealed value, and the checksum of tag and value.
-pub fn seal(sealed: &mut [u8], tag: Tag) {
+pub(crate) fn seal(sealed: &mut [u8], tag: Tag) {
     set_tag(sealed, tag);
     let end = sealed.len() - 2 * WORD;
     let sum = crc64(&sealed[..end]);
@@ -69,7 +69,7 @@ pub fn seal(sealed: &mut [u8], tag: Tag) {
 }
 
 /// Returns true if the checksum of a copy is right. A client that dies during a WRITE leaves a torn copy.
-pub fn is_whole(layout: &Layout, block: &[u8], copy: usize) -> bool {
+pub(crate) fn is_whole(layout: &Layout, block: &[u8], copy: usize) -> bool {
     let tag = tag_at(layout, copy);
     let value = value_at(layout, copy);
     let end = value + layout.block_len as usize;
@@ -92,7 +92,7 @@ fn post(id: u64, operation: Operation, sge: Sge, nic: &mut impl Post) -> Result<
 }
 
 /// Posts a CAS of the lock from one value to another. The previous value is returned to `old`.
-pub fn swap_lock(
+pub(crate) fn swap_lock(
     grant: &Grant,
     block: u64,
     [compare, swap]: [u64; 2],
@@ -105,16 +105,22 @@ pub fn swap_lock(
 }
 
 /// Posts a READ of the whole block.
-pub fn read(grant: &Grant, block: u64, id: u64, landing: Sge, nic: &mut impl Post) -> Result<(), PostError> {
+pub(crate) fn read(
+    grant: &Grant,
+    block: u64,
+    id: u64,
+    landing: Sge,
+    nic: &mut impl Post,
+) -> Result<(), PostError> {
     post(id, Operation::Read(place(grant, block, 0)), landing, nic)
 }
 
 /// Bytes of both tags and the lock between them.
-pub const TAGS: usize = 3 * WORD;
+pub(crate) const TAGS: usize = 3 * WORD;
 
 /// Posts a READ of both tags. The tags can be trusted while the lock is held: a client that died during a
 /// WRITE held the lock, and breaking that lock repaired the copy.
-pub fn read_tags(
+pub(crate) fn read_tags(
     grant: &Grant,
     block: u64,
     id: u64,
@@ -125,7 +131,7 @@ pub fn read_tags(
 }
 
 /// Posts a WRITE of one of the two copies.
-pub fn write(
+pub(crate) fn write(
     grant: &Grant,
     block: u64,
     copy: usize,

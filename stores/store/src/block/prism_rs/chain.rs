@@ -8,7 +8,7 @@ use super::super::{Grant, Tag};
 use crate::PostPrism;
 
 /// Maximum number of send queue slots that a READ and a chain take together.
-pub const SLOTS: u32 = 2 + 3 + 2 + 3;
+pub(crate) const SLOTS: u32 = 2 + 3 + 2 + 3;
 
 const SIGNALED: Flags = Flags { signaled: true, ..QUIET };
 const QUIET: Flags = Flags { signaled: false, solicited: false, fence: false };
@@ -17,7 +17,7 @@ const NOTHING: [u64; 4] = [0; 4];
 const WHOLE: [u64; 4] = [u64::MAX, u64::MAX, 0, 0];
 
 /// The local memory to which a chain's results are returned.
-pub struct Answers {
+pub(crate) struct Answers {
     /// The previous metadata: 16 bytes. Unchanged if no buffer was free.
     pub old: Sge,
     /// The address of the new buffer: 8 bytes; 0 if no buffer was free.
@@ -29,7 +29,7 @@ fn entry(grant: &Grant, block: u64) -> Remote {
 }
 
 /// Posts an indirect READ of a block's tag and value through the address in its metadata.
-pub fn read(
+pub(crate) fn read(
     grant: &Grant,
     block: u64,
     id: u64,
@@ -55,7 +55,7 @@ pub fn read(
 
 /// Posts a READ of the tag alone, from the metadata. The tag is one word, so it cannot be torn. A writer
 /// needs no value, and a reader gets the value from another replica.
-pub fn read_tag(
+pub(crate) fn read_tag(
     grant: &Grant,
     block: u64,
     id: u64,
@@ -81,7 +81,7 @@ pub fn read_tag(
 ///    tags.
 ///
 /// Without `checks` the CAS always swaps.
-pub fn write(
+pub(crate) fn write(
     grant: &Grant,
     block: u64,
     tag: Tag,

@@ -6,7 +6,7 @@ use crate::heap::Phase;
 use remora_transport::Instant;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     Idle,
     Reading,
     Writing,
@@ -16,7 +16,7 @@ pub enum State {
 
 /// The state of one slot of the window.
 #[derive(Copy, Clone, Debug)]
-pub struct Flight {
+pub(crate) struct Flight {
     pub state: State,
     pub operation: Operation,
     pub block: u64,
@@ -46,7 +46,7 @@ pub struct Flight {
 }
 
 impl Flight {
-    pub fn new() -> Flight {
+    pub(crate) fn new() -> Flight {
         Flight {
             state: State::Idle,
             operation: Operation::Read,
@@ -70,46 +70,46 @@ impl Flight {
         }
     }
 
-    pub fn begin(&mut self, operation: Operation, block: u64) {
+    pub(crate) fn begin(&mut self, operation: Operation, block: u64) {
         *self = Flight { state: State::Reading, operation, block, round_trips: 1, ..Flight::new() };
     }
 
     /// Returns true if the operation waits for answers.
-    pub fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         matches!(self.state, State::Reading | State::Writing)
     }
 
     /// Returns the replicas with a request of this operation.
-    pub fn under_way(&self) -> Set {
+    pub(crate) fn under_way(&self) -> Set {
         self.reading.or(self.writing)
     }
 
     /// Starts the phase over; answers to requests under way no longer count.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         (self.asked, self.answered, self.refused) = (Set::NONE, Set::NONE, Set::NONE);
         (self.wanted, self.values, self.until) = (Set::NONE, Set::NONE, Instant::NEVER);
         self.stale = [self.reading, self.writing];
     }
 
     /// Returns the replicas whose READ of this phase will bring a value.
-    pub fn coming(&self) -> Set {
+    pub(crate) fn coming(&self) -> Set {
         self.reading.and(self.whole).without(self.stale[0])
     }
 
     /// Returns true if the operation waits only for a value.
-    pub fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.state == State::Reading && self.until != Instant::NEVER
     }
 
     /// Returns the newest tag of all answers.
-    pub fn newest(&self) -> Tag {
+    pub(crate) fn newest(&self) -> Tag {
         self.answered.iter().map(|replica| self.seen[replica]).max().unwrap_or_default()
     }
 
     /// Returns what a READ may return: the newest value that has arrived, if a quorum knew nothing newer.
     /// The result is its tag, the replica that sent it, and the replicas that have that tag or a greater
     /// one.
-    pub fn readable(&self, quorum: usize) -> Option<(Tag, usize, Set)> {
+    pub(crate) fn readable(&self, quorum: usize) -> Option<(Tag, usize, Set)> {
         let source = self.values.iter().max_by_key(|replica| self.seen[*replica])?;
         let tag = self.seen[source];
         let knew = |is: fn(Tag, Tag) -> bool| self.answered.filter(|replica| is(self.seen[replica], tag));
@@ -118,7 +118,7 @@ impl Flight {
     }
 
     /// Starts the write phase; `holders` already have the tag.
-    pub fn write(&mut self, tag: Tag, source: Option<usize>, holders: Set) {
+    pub(crate) fn write(&mut self, tag: Tag, source: Option<usize>, holders: Set) {
         (self.state, self.tag, self.source) = (State::Writing, tag, source);
         (self.asked, self.answered, self.refused) = (holders, holders, Set::NONE);
         (self.stale, self.until) = ([Set::NONE; 2], Instant::NEVER);

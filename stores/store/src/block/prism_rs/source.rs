@@ -27,7 +27,7 @@ struct Source {
 
 /// All replicas as sources of values.
 #[derive(Debug)]
-pub struct Sources {
+pub(crate) struct Sources {
     count: usize,
     each: [Source; MAX_REPLICAS],
     /// Replicas that were late and have not answered since.
@@ -39,7 +39,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    pub fn new(count: usize) -> Sources {
+    pub(crate) fn new(count: usize) -> Sources {
         let each = [Source::default(); MAX_REPLICAS];
         Sources { count, each, silent: Set::NONE, reads: 0, usual: UNKNOWN }
     }
@@ -48,14 +48,14 @@ impl Sources {
     ///
     /// `place` spreads reads over the replicas. A replica that takes no requests, has not answered or is
     /// skipped gives way to the next one in a better state.
-    pub fn choose(&mut self, place: u64, takes: impl Fn(usize) -> bool) -> usize {
+    pub(crate) fn choose(&mut self, place: u64, takes: impl Fn(usize) -> bool) -> usize {
         self.reads += 1;
         let first = (place % self.count as u64) as usize;
         self.best(first, takes)
     }
 
     /// Returns the replica in the best state, the first one in turn from `first` among equals.
-    pub fn best(&self, first: usize, takes: impl Fn(usize) -> bool) -> usize {
+    pub(crate) fn best(&self, first: usize, takes: impl Fn(usize) -> bool) -> usize {
         let turn = (0..self.count).map(|step| (first + step) % self.count);
         let badness = |replica: &usize| match *replica {
             replica if !takes(replica) => 3,
@@ -66,12 +66,12 @@ impl Sources {
     }
 
     /// Returns the nanoseconds to wait for a value, from its request, before other replicas are asked.
-    pub fn patience(&self) -> u64 {
+    pub(crate) fn patience(&self) -> u64 {
         TIMES * self.usual + MORE
     }
 
     /// Notes that these replicas did not answer in time.
-    pub fn late(&mut self, replicas: Set) {
+    pub(crate) fn late(&mut self, replicas: Set) {
         for replica in replicas.iter() {
             self.failed(replica);
             self.silent.add(replica);
@@ -81,7 +81,7 @@ impl Sources {
     }
 
     /// Notes that a replica's connection ended.
-    pub fn failed(&mut self, replica: usize) {
+    pub(crate) fn failed(&mut self, replica: usize) {
         self.silent.remove(replica);
         let source = &mut self.each[replica];
         source.rests_until = self.reads + (PAUSE << source.faults);
@@ -89,20 +89,20 @@ impl Sources {
     }
 
     /// Returns true if each of these replicas was late and has not answered since.
-    pub fn are_silent(&self, replicas: Set) -> bool {
+    pub(crate) fn are_silent(&self, replicas: Set) -> bool {
         replicas.iter().all(|replica| self.silent.has(replica))
     }
 
     /// Notes an answer of the replica. Returns true if the replica was silent before.
     #[inline]
-    pub fn answered(&mut self, replica: usize) -> bool {
+    pub(crate) fn answered(&mut self, replica: usize) -> bool {
         let was = self.silent.has(replica);
         self.silent.remove(replica);
         was
     }
 
     /// Notes that a value arrived in time, after `took` nanoseconds.
-    pub fn came(&mut self, replica: usize, took: u64) {
+    pub(crate) fn came(&mut self, replica: usize, took: u64) {
         self.usual = (7 * self.usual + took.min(LONGEST)) / 8;
         let faults = &mut self.each[replica].faults;
         *faults = faults.saturating_sub(1);

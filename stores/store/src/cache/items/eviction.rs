@@ -24,7 +24,7 @@ impl Items {
     ///
     /// # Errors
     /// `OutOfMemory`; no item is left in that case.
-    pub fn draft(&mut self, key: &[u8], len: usize, now: Instant) -> Result<Draft, OutOfMemory> {
+    pub(crate) fn draft(&mut self, key: &[u8], len: usize, now: Instant) -> Result<Draft, OutOfMemory> {
         self.sweep(now);
         let needed = TwoSidedTable::lines(key.len(), len);
         for _ in 0..LIMITED {
@@ -112,17 +112,17 @@ impl Items {
     }
 
     /// Starts a check of all items for dead ones, some with each command.
-    pub fn crawl(&mut self) {
+    pub(crate) fn crawl(&mut self) {
         self.crawl = self.nodes.len() as u32;
     }
 
     /// Returns true while that check is under way.
-    pub fn is_crawling(&self) -> bool {
+    pub(crate) fn is_crawling(&self) -> bool {
         self.crawl > 0
     }
 
     /// Checks the next items of the crawl and removes those that are dead.
-    pub fn crawl_on(&mut self, now: Instant) {
+    pub(crate) fn crawl_on(&mut self, now: Instant) {
         for _ in 0..self.crawl.min(CRAWL) {
             self.crawl -= 1;
             self.gone.looked_at += 1;

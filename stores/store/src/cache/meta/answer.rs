@@ -10,7 +10,7 @@ use std::io::Write as _;
 const ENCODED: usize = MAX_KEY.div_ceil(3) * 4;
 
 /// Appends the key as a flag, in base64 if it was stored so.
-pub fn key_flag(key: &[u8], binary: bool, out: &mut Vec<u8>) {
+pub(crate) fn key_flag(key: &[u8], binary: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b" k");
     write_key(key, binary, out);
     if binary {
@@ -19,7 +19,7 @@ pub fn key_flag(key: &[u8], binary: bool, out: &mut Vec<u8>) {
 }
 
 /// Appends a key, in base64 if it was stored so.
-pub fn write_key(key: &[u8], binary: bool, out: &mut Vec<u8>) {
+pub(crate) fn write_key(key: &[u8], binary: bool, out: &mut Vec<u8>) {
     if !binary {
         return out.extend_from_slice(key);
     }
@@ -30,7 +30,7 @@ pub fn write_key(key: &[u8], binary: bool, out: &mut Vec<u8>) {
 
 impl Request<'_> {
     /// Appends a flag that every answer returns: the key as it was received, or the client's opaque value.
-    pub fn reflect(&self, flag: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn reflect(&self, flag: &[u8], out: &mut Vec<u8>) {
         match flag[0] {
             b'O' => {
                 out.push(b' ');
@@ -45,7 +45,7 @@ impl Request<'_> {
     }
 
     /// Appends an answer with only these flags.
-    pub fn answer(&self, code: &str, out: &mut Vec<u8>) {
+    pub(crate) fn answer(&self, code: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(code.as_bytes());
         self.flags.iter().for_each(|flag| self.reflect(flag, out));
         out.extend_from_slice(b"\r\n");
@@ -57,7 +57,7 @@ impl Request<'_> {
 const REFLECTED: usize = MAX_KEY + 48;
 
 /// The flags of an answer to `ms`, kept while the value is received.
-pub struct Reply {
+pub(crate) struct Reply {
     text: [u8; REFLECTED],
     len: usize,
     /// Position of the item's number in the answer, if it was requested.
@@ -67,12 +67,12 @@ pub struct Reply {
 
 impl Reply {
     /// Returns the reply of a command other than `ms`.
-    pub fn none() -> Reply {
+    pub(crate) fn none() -> Reply {
         Reply { text: [0; REFLECTED], len: 0, unique_at: None, quiet: false }
     }
 
     /// Returns the reply to a request.
-    pub fn of(request: &Request<'_>) -> Reply {
+    pub(crate) fn of(request: &Request<'_>) -> Reply {
         let mut reply = Reply { quiet: request.quiet, ..Reply::none() };
         for flag in request.flags {
             match flag[0] {
@@ -98,7 +98,7 @@ impl Reply {
     }
 
     /// Appends the answer. `unique` is the new number of the item, if it was stored.
-    pub fn write(&self, code: &str, unique: Option<u64>, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, code: &str, unique: Option<u64>, out: &mut Vec<u8>) {
         if self.quiet && unique.is_some() {
             return;
         }

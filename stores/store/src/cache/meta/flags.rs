@@ -8,7 +8,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
 /// The base64 encoding of keys. As in memcached, unused bits after the end of a key need not be 0.
-pub const BASE64: GeneralPurpose =
+pub(crate) const BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
 /// Maximum length of an opaque value, which the answer returns.
@@ -18,7 +18,7 @@ const OPAQUE: usize = 31;
 const FLAGS: &[u8] = b"bcfhklOqstuvNRTPLIMCFDJ";
 
 /// The parsed words of a meta command after its name.
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     /// The key as it was received.
     pub token: &'a [u8],
     /// The flags as they were received.
@@ -58,7 +58,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// The mistake that memcached would report.
-    pub fn read(token: &'a [u8], flags: &'a [&'a [u8]]) -> Result<Request<'a>, Wrong> {
+    pub(crate) fn read(token: &'a [u8], flags: &'a [&'a [u8]]) -> Result<Request<'a>, Wrong> {
         let mut request = Request {
             token,
             flags,
@@ -146,13 +146,13 @@ impl<'a> Request<'a> {
     }
 
     /// Returns the decoded key.
-    pub fn key(&self) -> &[u8] {
+    pub(crate) fn key(&self) -> &[u8] {
         &self.decoded[..self.len]
     }
 }
 
 /// Decodes a key in base64. Returns the bytes and their number.
-pub fn decode(token: &[u8]) -> Option<([u8; MAX_KEY], usize)> {
+pub(crate) fn decode(token: &[u8]) -> Option<([u8; MAX_KEY], usize)> {
     // The decoder needs a buffer for the longest possible output of the input's length.
     let mut decoded = [0; MAX_KEY];
     let len = BASE64.decode_slice(token, &mut decoded).ok().filter(|len| *len > 0)?;

@@ -11,7 +11,7 @@ use remora_transport::Instant;
 use std::io::Write as _;
 
 /// Returns the seconds until `expires`, rounded up.
-pub fn left(expires: Instant, now: Instant) -> u64 {
+pub(crate) fn left(expires: Instant, now: Instant) -> u64 {
     expires.since(now).div_ceil(1_000_000_000)
 }
 

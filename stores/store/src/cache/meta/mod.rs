@@ -5,15 +5,15 @@ mod change;
 mod flags;
 mod get;
 
-pub use answer::Reply;
-pub use flags::Request;
+pub(crate) use answer::Reply;
+pub(crate) use flags::Request;
 
 /// Maximum number of words of a line, including command and key.
-pub const WORDS: usize = 19;
+pub(crate) const WORDS: usize = 19;
 
 /// The reason for which a meta command is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Wrong {
+pub(crate) enum Wrong {
     /// A key or a length is invalid.
     Format,
     /// The number of a flag is invalid.
@@ -42,7 +42,7 @@ pub enum Wrong {
 
 /// The meta commands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Verb {
+pub(crate) enum Verb {
     /// `mg`: reads an item.
     Get,
     /// `ms`: stores an item.
@@ -59,7 +59,7 @@ pub enum Verb {
 
 impl Verb {
     /// Returns the command with which a line begins.
-    pub fn of(word: &[u8]) -> Option<Verb> {
+    pub(crate) fn of(word: &[u8]) -> Option<Verb> {
         Some(match word {
             b"mg" => Verb::Get,
             b"ms" => Verb::Set,
@@ -72,7 +72,7 @@ impl Verb {
     }
 
     /// Returns the answer to an invalid line of this command.
-    pub fn refusal(self, wrong: Wrong) -> &'static str {
+    pub(crate) fn refusal(self, wrong: Wrong) -> &'static str {
         let alike = matches!(self, Verb::Delete | Verb::Arithmetic);
         match wrong {
             Wrong::Opaque => "CLIENT_ERROR opaque token too long",

@@ -10,7 +10,7 @@ use std::io::Write as _;
 
 /// The state of a retrieval.
 #[derive(Copy, Clone)]
-pub struct Retrieval {
+pub(crate) struct Retrieval {
     /// True if each value is reported with its number for `cas`.
     unique: bool,
     /// The expiry that a `gat` sets, which is its first word.
@@ -28,7 +28,7 @@ enum Touch {
 
 /// The state after a value was sent.
 #[derive(Copy, Clone)]
-pub enum After {
+pub(crate) enum After {
     /// More keys of the same retrieval.
     Keys(Retrieval),
     /// The next command.
@@ -156,7 +156,7 @@ impl Session {
 
 /// Returns the retrieval with which the input begins and the position after its verb, or `None` if the input
 /// is another command.
-pub fn retrieval(input: &[u8]) -> Option<(usize, Retrieval)> {
+pub(crate) fn retrieval(input: &[u8]) -> Option<(usize, Retrieval)> {
     let spaces = input.iter().take_while(|byte| **byte == b' ').count();
     let verb = input[spaces..].iter().take(5).position(|byte| *byte == b' ')?;
     let (unique, touch) = match &input[spaces..spaces + verb] {

@@ -17,10 +17,10 @@ use remora_memory::{Bytes, Key};
 use remora_transport::Instant;
 
 /// Noon of an arbitrary day, in seconds since 1970.
-pub const NOON: u64 = 1_700_000_000;
+pub(crate) const NOON: u64 = 1_700_000_000;
 
 /// A cache with one client.
-pub struct TestClient {
+pub(crate) struct TestClient {
     pub cache: Cache,
     pub session: Session,
     /// Nanoseconds since 1970.
@@ -28,7 +28,7 @@ pub struct TestClient {
 }
 
 /// Returns a configuration for `items` items.
-pub fn config(items: u32) -> Config {
+pub(crate) fn config(items: u32) -> Config {
     Config {
         items,
         hash_seed: 1,
@@ -43,11 +43,11 @@ pub fn config(items: u32) -> Config {
 
 impl TestClient {
     /// Returns a client of a cache with the minimum memory.
-    pub fn new() -> TestClient {
+    pub(crate) fn new() -> TestClient {
         TestClient::with(MIN_MEMORY, 1000)
     }
 
-    pub fn with(memory: usize, items: u32) -> TestClient {
+    pub(crate) fn with(memory: usize, items: u32) -> TestClient {
         let memory = Registered { bytes: Bytes::heap(memory).unwrap(), addr: 0, key: Key::new(0) };
         let config = config(items);
         let cache = Cache::new(config, memory, Instant(NOON * 1_000_000_000));
@@ -55,34 +55,34 @@ impl TestClient {
     }
 
     /// Returns a client of this cache.
-    pub fn to(mut cache: Cache) -> TestClient {
+    pub(crate) fn to(mut cache: Cache) -> TestClient {
         let session = Session::new(&mut cache);
         TestClient { cache, session, now: Instant(NOON * 1_000_000_000) }
     }
 
     /// Replaces the client by a new one.
-    pub fn reconnect(&mut self) {
+    pub(crate) fn reconnect(&mut self) {
         let next = Session::new(&mut self.cache);
         std::mem::replace(&mut self.session, next).close(&mut self.cache);
     }
 
     /// Advances the clock by this number of seconds.
-    pub fn pass(&mut self, seconds: u64) {
+    pub(crate) fn pass(&mut self, seconds: u64) {
         self.now = self.now.after(seconds * 1_000_000_000);
     }
 
     /// Returns all answers, to a client that reads slowly.
-    pub fn say(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn say(&mut self, bytes: &[u8]) -> Vec<u8> {
         say(&mut self.cache, &mut self.session, self.now, bytes)
     }
 
     /// Returns all answers as text.
-    pub fn tell(&mut self, bytes: impl AsRef<[u8]>) -> String {
+    pub(crate) fn tell(&mut self, bytes: impl AsRef<[u8]>) -> String {
         String::from_utf8_lossy(&self.say(bytes.as_ref())).into_owned()
     }
 
     /// Returns one value of `stats`.
-    pub fn stat(&mut self, name: &str) -> u64 {
+    pub(crate) fn stat(&mut self, name: &str) -> u64 {
         let all = self.tell("stats\r\n");
         let line = all.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} "))).expect(name);
         line.parse().expect("a number")
@@ -90,7 +90,7 @@ impl TestClient {
 }
 
 /// Returns all answers of a session.
-pub fn say(cache: &mut Cache, session: &mut Session, now: Instant, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn say(cache: &mut Cache, session: &mut Session, now: Instant, bytes: &[u8]) -> Vec<u8> {
     let mut offset = 0;
     let mut all = Vec::new();
     let mut out = Vec::with_capacity(OUTPUT);
@@ -108,7 +108,7 @@ pub fn say(cache: &mut Cache, session: &mut Session, now: Instant, bytes: &[u8])
 }
 
 /// Returns a `set` command with a value of `len` bytes.
-pub fn set(key: &str, len: usize) -> Vec<u8> {
+pub(crate) fn set(key: &str, len: usize) -> Vec<u8> {
     let mut command = format!("set {key} 0 0 {len}\r\n").into_bytes();
     command.resize(command.len() + len, b'v');
     command.extend_from_slice(b"\r\n");

@@ -36,7 +36,7 @@ pub(crate) struct FarmSlot {
 
 impl FarmSlot {
     /// Returns true if the slot holds a key.
-    pub fn is_taken(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         self.lines != 0
     }
 }
@@ -59,7 +59,7 @@ const RIGHT_AT: usize = CHAIN_AT + 4;
 impl Bucket {
     /// Parses a bucket from the payload of a line.
     #[inline]
-    pub fn parse(payload: &[u8]) -> Bucket {
+    pub(crate) fn parse(payload: &[u8]) -> Bucket {
         let slot = |index| {
             let offset = SLOTS_AT + index * SLOT;
             FarmSlot {
@@ -77,7 +77,7 @@ impl Bucket {
         }
     }
 
-    pub fn emit(&self) -> [u8; PAYLOAD] {
+    pub(crate) fn emit(&self) -> [u8; PAYLOAD] {
         let mut out = [0; PAYLOAD];
         set_u32(&mut out, 0, self.left);
         for (index, slot) in self.slots.iter().enumerate() {

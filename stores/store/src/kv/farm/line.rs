@@ -60,11 +60,11 @@ pub(crate) struct ObjectHeader {
 }
 
 impl ObjectHeader {
-    pub fn parse(payload: &[u8]) -> ObjectHeader {
+    pub(crate) fn parse(payload: &[u8]) -> ObjectHeader {
         ObjectHeader { hash: u64_at(payload, 0), key_len: u32_at(payload, 8), value_len: u32_at(payload, 12) }
     }
 
-    pub fn emit(&self, out: &mut [u8; OBJECT_HEADER]) {
+    pub(crate) fn emit(&self, out: &mut [u8; OBJECT_HEADER]) {
         set_u64(out, 0, self.hash);
         set_u32(out, 8, self.key_len);
         set_u32(out, 12, self.value_len);

@@ -33,7 +33,7 @@ pub(crate) struct PilafEntry {
 impl PilafEntry {
     /// Parses an entry. Returns `None` if it is torn.
     #[inline]
-    pub fn parse(bytes: &[u8]) -> Option<PilafEntry> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<PilafEntry> {
         let bytes = bytes.get(..ENTRY)?;
         if crc64(&bytes[..CRC_AT]) != u64_at(bytes, CRC_AT) {
             return None;
@@ -42,7 +42,7 @@ impl PilafEntry {
     }
 
     /// Parses an entry without its CRC. Only for the server, whose entries do not change during the call.
-    pub fn unverified(bytes: &[u8]) -> PilafEntry {
+    pub(crate) fn unverified(bytes: &[u8]) -> PilafEntry {
         PilafEntry {
             hash: u64_at(bytes, 0),
             address: u64_at(bytes, 8),
@@ -53,7 +53,7 @@ impl PilafEntry {
         }
     }
 
-    pub fn emit(&self) -> [u8; ENTRY] {
+    pub(crate) fn emit(&self) -> [u8; ENTRY] {
         let mut out = [0; ENTRY];
         set_u64(&mut out, 0, self.hash);
         set_u64(&mut out, 8, self.address);
@@ -67,12 +67,12 @@ impl PilafEntry {
     }
 
     /// Returns true if the entry holds a key.
-    pub fn is_taken(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         self.address != 0
     }
 
     /// Returns the length in bytes of the entry's object.
-    pub fn object_len(&self) -> usize {
+    pub(crate) fn object_len(&self) -> usize {
         self.key_len as usize + self.value_len as usize
     }
 }

@@ -31,12 +31,12 @@ pub(super) enum Part {
 
 impl Part {
     #[inline]
-    pub fn id(self, place: u16) -> u64 {
+    pub(crate) fn id(self, place: u16) -> u64 {
         (self as u64) << 44 | u64::from(place)
     }
 
     #[inline]
-    pub fn of(id: u64) -> Option<(Part, u16)> {
+    pub(crate) fn of(id: u64) -> Option<(Part, u16)> {
         let part = match id >> 44 {
             1 => Part::Look,
             2 => Part::Swap,

@@ -88,7 +88,7 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    pub fn new(block: Registered, config: ClientConfig) -> Arena {
+    pub(crate) fn new(block: Registered, config: ClientConfig) -> Arena {
         Arena { block, config }
     }
 
@@ -97,37 +97,37 @@ impl Arena {
     }
 
     /// Returns the offset of the slot that a CAS returned.
-    pub fn old(&self, place: u16) -> usize {
+    pub(crate) fn old(&self, place: u16) -> usize {
         self.place(place) + OLD
     }
 
     /// Returns the offset of the address of the allocated buffer.
-    pub fn taken(&self, place: u16) -> usize {
+    pub(crate) fn taken(&self, place: u16) -> usize {
         self.place(place) + TAKEN
     }
 
     /// Returns the offset of the new slot's last three words.
-    pub fn new_words(&self, place: u16) -> usize {
+    pub(crate) fn new_words(&self, place: u16) -> usize {
         self.place(place) + NEW
     }
 
     /// Returns the offset of an object.
-    pub fn object(&self, place: u16) -> usize {
+    pub(crate) fn object(&self, place: u16) -> usize {
         self.place(place) + FRONT
     }
 
     /// Returns the offset of a header and a key.
-    pub fn probe(&self, place: u16) -> usize {
+    pub(crate) fn probe(&self, place: u16) -> usize {
         self.object(place) + self.config.object_len()
     }
 
     /// Returns the offset of the word in front of the tables, for READs that belong to no operation.
-    pub fn front(&self) -> usize {
+    pub(crate) fn front(&self) -> usize {
         self.config.window as usize * self.config.stride()
     }
 
     /// Returns the offset of the memory that `Returns` uses.
-    pub fn returns(&self) -> usize {
+    pub(crate) fn returns(&self) -> usize {
         self.front() + FRONT_WORD
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    pub const IDLE: Flight = Flight {
+    pub(crate) const IDLE: Flight = Flight {
         state: State::Idle,
         operation: Operation::Get,
         hash: 0,
@@ -86,7 +86,7 @@ impl Flight {
 
     /// Moves the operation to its key's home slot in a table.
     #[inline]
-    pub fn go_home(&mut self, tables: &Tables, table: u32) {
+    pub(crate) fn go_home(&mut self, tables: &Tables, table: u32) {
         (self.table, self.passed, self.remembered) = (table, 0, false);
         self.slot = tables.home(table, self.hash);
         self.address = tables.address(table, self.slot);
@@ -94,7 +94,7 @@ impl Flight {
 
     /// Returns the slot's generation after the CAS. A new object makes an even generation odd, a DELETE
     /// makes an odd one even. An object that replaces another of its key leaves the generation unchanged.
-    pub fn next_generation(&self) -> u64 {
+    pub(crate) fn next_generation(&self) -> u64 {
         match self.operation {
             Operation::Delete => self.generation.wrapping_add(1),
             _ => self.generation | 1,
@@ -102,7 +102,7 @@ impl Flight {
     }
 
     /// Returns true if the slot held the key when it was read.
-    pub fn overwrites(&self) -> bool {
+    pub(crate) fn overwrites(&self) -> bool {
         self.generation & 1 == 1
     }
 }

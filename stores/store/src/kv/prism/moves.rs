@@ -52,20 +52,25 @@ impl SwapIds {
     }
 
     /// Binds a free slot of the next table to a hash.
-    pub fn reserve(self, slot: Remote, hash: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
+    pub(crate) fn reserve(self, slot: Remote, hash: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let bound = TableSlot::bare(slot.addr, RESERVED, hash);
         self.ask(swap(slot, 0, bound.number(), [u64::MAX; 4]), nic)
     }
 
     /// Freezes the object in a slot, so that it no longer changes. The next table must already have a slot
     /// for its hash.
-    pub fn freeze(self, slot: Remote, generation: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
+    pub(crate) fn freeze(
+        self,
+        slot: Remote,
+        generation: u64,
+        nic: &mut impl PostPrism,
+    ) -> Result<(), Broken> {
         self.ask(swap(slot, generation, [0, 0, generation | FROZEN, 0], GENERATION), nic)
     }
 
     /// Copies a frozen object to its reserved slot, then marks the frozen slot as moved. Each step does
     /// nothing if it was done before. The first is executed before the second.
-    pub fn hand_over(
+    pub(crate) fn hand_over(
         self,
         source: Remote,
         frozen: &TableSlot,
@@ -79,7 +84,12 @@ impl SwapIds {
     }
 
     /// Marks a slot as moved that points to no object, or whose object is in the next table.
-    pub fn give_up(self, slot: Remote, words: &TableSlot, nic: &mut impl PostPrism) -> Result<(), Broken> {
+    pub(crate) fn give_up(
+        self,
+        slot: Remote,
+        words: &TableSlot,
+        nic: &mut impl PostPrism,
+    ) -> Result<(), Broken> {
         let moved = TableSlot::bare(slot.addr, MOVED, words.hash);
         self.ask(swap(slot, words.generation, moved.number(), [u64::MAX; 4]), nic)
     }

@@ -24,7 +24,7 @@ pub(super) struct SlotCache {
 
 impl SlotCache {
     /// Returns a cache of at least `count` slots; 0 disables it.
-    pub fn new(count: u32) -> SlotCache {
+    pub(crate) fn new(count: u32) -> SlotCache {
         let count = if count == 0 { 0 } else { (count as usize).next_power_of_two() };
         SlotCache {
             entries: vec![Entry::default(); count],
@@ -42,14 +42,14 @@ impl SlotCache {
 
     /// Returns true if the key with this hash may be away from its home slot.
     #[inline]
-    pub fn may_be_displaced(&self, hash: u64) -> bool {
+    pub(crate) fn may_be_displaced(&self, hash: u64) -> bool {
         let (word, bit) = self.bit(hash);
         self.displaced.get(word).is_some_and(|word| word & bit != 0)
     }
 
     /// Notes that the key with this hash was found away from its home slot.
     #[inline]
-    pub fn displaced(&mut self, hash: u64) {
+    pub(crate) fn displaced(&mut self, hash: u64) {
         let (word, bit) = self.bit(hash);
         if let Some(word) = self.displaced.get_mut(word) {
             *word |= bit;
@@ -64,7 +64,7 @@ impl SlotCache {
 
     /// Prefetches the entry of a hash that will be looked up soon.
     #[inline]
-    pub fn announce(&self, hash: u64) {
+    pub(crate) fn announce(&self, hash: u64) {
         if let Some(entry) = self.entries.get(self.place(hash)) {
             remora_memory::prefetch(entry);
         }
@@ -72,14 +72,14 @@ impl SlotCache {
 
     /// Returns the address and the generation of the slot of a hash, if they are cached.
     #[inline]
-    pub fn get(&self, hash: u64) -> Option<(u64, u64)> {
+    pub(crate) fn get(&self, hash: u64) -> Option<(u64, u64)> {
         let entry = self.entries.get(self.place(hash)).filter(|entry| entry.hash == hash)?;
         Some((entry.address, entry.generation))
     }
 
     /// Remembers a slot.
     #[inline]
-    pub fn set(&mut self, hash: u64, address: u64, generation: u64) {
+    pub(crate) fn set(&mut self, hash: u64, address: u64, generation: u64) {
         let place = self.place(hash);
         if let Some(entry) = self.entries.get_mut(place) {
             *entry = Entry { hash, address, generation };
@@ -87,7 +87,7 @@ impl SlotCache {
     }
 
     /// Forgets the slot of a hash.
-    pub fn forget(&mut self, hash: u64) {
+    pub(crate) fn forget(&mut self, hash: u64) {
         let place = self.place(hash);
         if let Some(entry) = self.entries.get_mut(place).filter(|entry| entry.hash == hash) {
             *entry = Entry::default();

@@ -5,7 +5,7 @@ use super::slot::SLOT;
 use crate::kv::hash::reduce;
 
 /// Bytes before the first table.
-pub const FRONT: usize = 32;
+pub(crate) const FRONT: usize = 32;
 /// Maximum number of tables.
 pub(super) const MOST_TABLES: u32 = 32;
 
@@ -20,7 +20,7 @@ pub(super) struct Tables {
 impl Tables {
     /// Returns the layout of at most `most` tables, the first with `slots` slots, with the word in front of
     /// it at `addr`. Returns `None` if no memory is that large.
-    pub fn new(addr: u64, slots: u64, most: u32) -> Option<Tables> {
+    pub(crate) fn new(addr: u64, slots: u64, most: u32) -> Option<Tables> {
         let tables = Tables { addr, slots, most };
         // Five bits are for the bytes of a slot, and one bit is for the word in front.
         let sound = (1..=MOST_TABLES).contains(&most) && slots > 0 && slots.leading_zeros() >= most + 6;
@@ -28,47 +28,47 @@ impl Tables {
     }
 
     /// Returns the maximum number of tables.
-    pub fn most(&self) -> u32 {
+    pub(crate) fn most(&self) -> u32 {
         self.most
     }
 
     /// Returns the address of the word in front of the tables.
-    pub fn front(&self) -> u64 {
+    pub(crate) fn front(&self) -> u64 {
         self.addr
     }
 
     /// Returns the number of slots of a table.
     #[inline]
-    pub fn slots(&self, table: u32) -> u64 {
+    pub(crate) fn slots(&self, table: u32) -> u64 {
         self.slots << table
     }
 
     /// Returns the number of slots of all tables before this one.
     #[inline]
-    pub fn before(&self, table: u32) -> u64 {
+    pub(crate) fn before(&self, table: u32) -> u64 {
         (self.slots << table) - self.slots
     }
 
     /// Returns the bytes of all tables, and of the words in front.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         FRONT as u64 + self.before(self.most) * SLOT as u64
     }
 
     /// Returns the address of a slot, counted from the first slot of the first table.
     #[inline]
-    pub fn entry(&self, entry: u64) -> u64 {
+    pub(crate) fn entry(&self, entry: u64) -> u64 {
         self.addr + FRONT as u64 + entry * SLOT as u64
     }
 
     /// Returns the address of a slot of a table.
     #[inline]
-    pub fn address(&self, table: u32, slot: u64) -> u64 {
+    pub(crate) fn address(&self, table: u32, slot: u64) -> u64 {
         self.entry(self.before(table) + slot)
     }
 
     /// Returns the home slot of a hash in a table.
     #[inline]
-    pub fn home(&self, table: u32, hash: u64) -> u64 {
+    pub(crate) fn home(&self, table: u32, hash: u64) -> u64 {
         reduce(hash, self.slots(table))
     }
 }
@@ -84,14 +84,14 @@ pub(super) struct Front {
 
 impl Front {
     /// The word of a server whose table has not grown yet.
-    pub const FIRST: Front = Front { count: 1, base: 0 };
+    pub(crate) const FIRST: Front = Front { count: 1, base: 0 };
 
-    pub fn word(self) -> u64 {
+    pub(crate) fn word(self) -> u64 {
         u64::from(self.base) << 32 | u64::from(self.count)
     }
 
     /// Decodes the word. Returns `None` if no server with at most `most` tables writes it.
-    pub fn parse(word: u64, most: u32) -> Option<Front> {
+    pub(crate) fn parse(word: u64, most: u32) -> Option<Front> {
         let front = Front { count: word as u32, base: (word >> 32) as u32 };
         (front.base < front.count && front.count <= most).then_some(front)
     }

@@ -8,21 +8,21 @@ thread_local! {
 }
 
 /// Returns the stores that `change` makes, in order.
-pub fn of(change: impl FnOnce()) -> Vec<(u64, u64)> {
+pub(crate) fn of(change: impl FnOnce()) -> Vec<(u64, u64)> {
     STORES.set(Some(Vec::new()));
     change();
     STORES.take().unwrap_or_default()
 }
 
 /// Returns the number of stores in the open journal.
-pub fn len() -> usize {
+pub(crate) fn len() -> usize {
     STORES.with_borrow(|stores| stores.as_ref().map_or(0, Vec::len))
 }
 
-pub fn is_open() -> bool {
+pub(crate) fn is_open() -> bool {
     STORES.with_borrow(Option::is_some)
 }
 
-pub fn note(addr: u64, word: u64) {
+pub(crate) fn note(addr: u64, word: u64) {
     STORES.with_borrow_mut(|stores| stores.iter_mut().for_each(|stores| stores.push((addr, word))));
 }

@@ -13,7 +13,7 @@ use remora_transport::Status;
 use std::collections::VecDeque;
 
 /// Maximum inline payload of these queue pairs.
-pub const INLINE: usize = 256;
+pub(crate) const INLINE: usize = 256;
 
 #[derive(Copy, Clone)]
 struct Posted {
@@ -26,7 +26,7 @@ struct Posted {
 }
 
 /// A queue pair between client and server.
-pub struct QueuePair {
+pub(crate) struct QueuePair {
     needs: QueueNeeds,
     sends: VecDeque<Posted>,
     /// Executed requests that still occupy the queue, until a signaled request after them completes.
@@ -52,7 +52,7 @@ impl QueuePair {
     }
 
     /// Returns the next completion, and frees the slots of the requests before it.
-    pub fn poll(&mut self) -> Option<WorkCompletion> {
+    pub(crate) fn poll(&mut self) -> Option<WorkCompletion> {
         let completion = self.completions.pop_front()?;
         if !matches!(completion.kind, CompletionKind::Receive | CompletionKind::ReceiveWriteImm) {
             self.unretired -= self.retire_at.pop_front().expect("a send completion retires something");
@@ -61,7 +61,7 @@ impl QueuePair {
     }
 
     /// Empties both queues, as if all posted requests had been executed.
-    pub fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         self.sends.clear();
         self.receives.clear();
         self.completions.clear();
@@ -119,7 +119,7 @@ impl Post for QueuePair {
 
 /// The order in which a READ copies the words of its range.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum CopyOrder {
+pub(crate) enum CopyOrder {
     /// Lines in any order, with the words of each upwards or downwards, as FaRM's readers assume.
     LinesShuffled,
     /// Words in any order.
@@ -128,7 +128,7 @@ pub enum CopyOrder {
 
 /// An end of the connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Side {
+pub(crate) enum Side {
     Client = 0,
     Server = 1,
 }
@@ -140,7 +140,7 @@ impl Side {
 }
 
 /// Both queue pairs and every registered block.
-pub struct Wire {
+pub(crate) struct Wire {
     pub ends: [QueuePair; 2],
     blocks: Vec<(Side, Registered)>,
     order: CopyOrder,
@@ -150,7 +150,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    pub fn new(client: QueueNeeds, server: QueueNeeds, order: CopyOrder, seed: u64) -> Wire {
+    pub(crate) fn new(client: QueueNeeds, server: QueueNeeds, order: CopyOrder, seed: u64) -> Wire {
         Wire {
             ends: [QueuePair::new(client), QueuePair::new(server)],
             blocks: Vec::new(),
@@ -162,21 +162,21 @@ impl Wire {
     }
 
     /// Registers a new block, with its own address and key.
-    pub fn register(&mut self, side: Side, len: usize) -> Registered {
+    pub(crate) fn register(&mut self, side: Side, len: usize) -> Registered {
         let block = block(self.blocks.len() as u32 + 1, len);
         self.blocks.push((side, block.clone()));
         block
     }
 
-    pub fn add(&mut self, side: Side, block: Registered) {
+    pub(crate) fn add(&mut self, side: Side, block: Registered) {
         self.blocks.push((side, block));
     }
 
-    pub fn blocks_of(&self, side: Side) -> Vec<Registered> {
+    pub(crate) fn blocks_of(&self, side: Side) -> Vec<Registered> {
         self.blocks.iter().filter(|(owner, _)| *owner == side).map(|(_, block)| block.clone()).collect()
     }
 
-    pub fn end(&mut self, side: Side) -> &mut QueuePair {
+    pub(crate) fn end(&mut self, side: Side) -> &mut QueuePair {
         &mut self.ends[side as usize]
     }
 
@@ -190,7 +190,7 @@ impl Wire {
 
     /// Executes the oldest request of a side's send queue, if there is one. `between` is called between any
     /// two words of a READ.
-    pub fn run(&mut self, side: Side, mut between: impl FnMut()) -> bool {
+    pub(crate) fn run(&mut self, side: Side, mut between: impl FnMut()) -> bool {
         let Some(posted) = self.end(side).sends.pop_front() else { return false };
         let (kind, len) = match posted.operation {
             Operation::Read(remote) => (CompletionKind::Read, self.read(side, &posted, remote, &mut between)),
@@ -293,13 +293,13 @@ impl Wire {
     }
 
     /// Returns a random number below `n`.
-    pub fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         below(&mut self.random, n)
     }
 }
 
 /// Returns a random number below `n` (SplitMix64).
-pub fn below(state: &mut u64, n: usize) -> usize {
+pub(crate) fn below(state: &mut u64, n: usize) -> usize {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -308,7 +308,7 @@ pub fn below(state: &mut u64, n: usize) -> usize {
 }
 
 /// Returns block `number`, whose address and key follow from the number.
-pub fn block(number: u32, len: usize) -> Registered {
+pub(crate) fn block(number: u32, len: usize) -> Registered {
     let addr = u64::from(number) << 40;
     Registered { bytes: Bytes::heap(len).unwrap(), addr, key: Key::new(0x5000 + number) }
 }

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// A design, over which the tests are generic.
-pub trait Arm {
+pub(crate) trait Arm {
     type Lookup: Lookup;
     type Table: Table;
     const ORDER: CopyOrder;
@@ -21,11 +21,11 @@ pub trait Arm {
     fn free_lines(table: &Self::Table) -> u32;
 }
 
-pub struct PilafArm;
-pub struct FarmArm;
-pub struct TwoSidedArm;
+pub(crate) struct PilafArm;
+pub(crate) struct FarmArm;
+pub(crate) struct TwoSidedArm;
 
-pub const SEED: u64 = 0x0123_4567_89ab_cdef;
+pub(crate) const SEED: u64 = 0x0123_4567_89ab_cdef;
 
 impl Arm for PilafArm {
     type Lookup = Pilaf;
@@ -76,7 +76,7 @@ impl Arm for TwoSidedArm {
 
 /// The result of an operation, copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub(crate) struct Ended {
     pub slot: Slot,
     pub value: Option<Vec<u8>>,
     pub outcome: Outcome<'static>,
@@ -100,7 +100,7 @@ impl Ended {
     }
 }
 
-pub struct World<A: Arm> {
+pub(crate) struct World<A: Arm> {
     pub server: Rc<RefCell<Server<A::Table>>>,
     pub connection: Connection,
     pub client: Client<A::Lookup>,
@@ -110,7 +110,13 @@ pub struct World<A: Arm> {
 }
 
 impl<A: Arm> World<A> {
-    pub fn new(client: ClientConfig, server: ServerConfig, keys: u32, extents: usize, seed: u64) -> World<A> {
+    pub(crate) fn new(
+        client: ClientConfig,
+        server: ServerConfig,
+        keys: u32,
+        extents: usize,
+        seed: u64,
+    ) -> World<A> {
         let mut wire = Wire::new(client.needs(), server.needs(), A::ORDER, seed);
         let table = A::table(keys, extents, &mut wire);
         let local = wire.register(Side::Server, server.local_len());
@@ -126,7 +132,7 @@ impl<A: Arm> World<A> {
     }
 
     /// Performs a random possible step. Returns true if there was one, and the operation that it ended.
-    pub fn step(&mut self, between: impl FnMut()) -> (bool, Option<Ended>) {
+    pub(crate) fn step(&mut self, between: impl FnMut()) -> (bool, Option<Ended>) {
         let first = self.wire.below(4);
         let mut between = between;
         for choice in (first..first + 4).map(|choice| choice % 4) {
@@ -148,7 +154,7 @@ impl<A: Arm> World<A> {
     }
 
     /// Runs until an operation ends.
-    pub fn finish(&mut self) -> Ended {
+    pub(crate) fn finish(&mut self) -> Ended {
         loop {
             let (moved, ended) = self.step(|| ());
             if let Some(ended) = ended {
@@ -158,23 +164,23 @@ impl<A: Arm> World<A> {
         }
     }
 
-    pub fn get(&mut self, key: &[u8]) -> Ended {
+    pub(crate) fn get(&mut self, key: &[u8]) -> Ended {
         self.client.get(key, &mut self.wire.ends[0]).unwrap();
         self.finish()
     }
 
-    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Ended {
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Ended {
         self.client.put(key, value, &mut self.wire.ends[0]).unwrap();
         self.finish()
     }
 
-    pub fn delete(&mut self, key: &[u8]) -> Ended {
+    pub(crate) fn delete(&mut self, key: &[u8]) -> Ended {
         self.client.delete(key, &mut self.wire.ends[0]).unwrap();
         self.finish()
     }
 
     /// Delivers the server's next completion, if there is one.
-    pub fn step_server(&mut self) -> bool {
+    pub(crate) fn step_server(&mut self) -> bool {
         let Some(completion) = self.wire.end(Side::Server).poll() else { return false };
         let end = &mut self.wire.ends[Side::Server as usize];
         self.server.borrow_mut().handle(self.connection, &completion, end).unwrap();
@@ -182,16 +188,16 @@ impl<A: Arm> World<A> {
     }
 
     /// Executes every posted request.
-    pub fn settle_nic(&mut self) {
+    pub(crate) fn settle_nic(&mut self) {
         while self.wire.run(Side::Client, || ()) || self.wire.run(Side::Server, || ()) {}
     }
 
     /// Runs until nothing changes any more.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         while self.step(|| ()).0 {}
     }
 
-    pub fn free_lines(&self) -> u32 {
+    pub(crate) fn free_lines(&self) -> u32 {
         A::free_lines(self.server.borrow().table())
     }
 }

@@ -10,7 +10,7 @@ use super::layout::ENTRIES;
 /// A request of a client.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Ask {
+pub(crate) enum Ask {
     /// Lock the key whose log entry was sent with this message.
     Lock = 1,
     /// Write and unlock everything that the entry's transaction has locked.
@@ -22,7 +22,7 @@ pub enum Ask {
 /// The answer of a shard.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Reply {
+pub(crate) enum Reply {
     /// The request was executed.
     Done = 1,
     /// The key is locked, or has another version.
@@ -41,12 +41,12 @@ fn parts(imm: u32) -> Option<(u32, u32)> {
 }
 
 impl Ask {
-    pub fn pack(self, entry: u32) -> u32 {
+    pub(crate) fn pack(self, entry: u32) -> u32 {
         pack(self as u8, entry)
     }
 
     /// Decodes a request. Returns `None` if it is malformed.
-    pub fn parse(imm: u32) -> Option<(Ask, u32)> {
+    pub(crate) fn parse(imm: u32) -> Option<(Ask, u32)> {
         let (code, entry) = parts(imm)?;
         let ask = [Ask::Lock, Ask::Update, Ask::Unlock].into_iter().find(|ask| *ask as u32 == code)?;
         Some((ask, entry))
@@ -54,12 +54,12 @@ impl Ask {
 }
 
 impl Reply {
-    pub fn pack(self, entry: u32) -> u32 {
+    pub(crate) fn pack(self, entry: u32) -> u32 {
         pack(self as u8, entry)
     }
 
     /// Decodes an answer. Returns `None` if it is malformed.
-    pub fn parse(imm: u32) -> Option<(Reply, u32)> {
+    pub(crate) fn parse(imm: u32) -> Option<(Reply, u32)> {
         let (code, entry) = parts(imm)?;
         let all = [Reply::Done, Reply::Changed, Reply::Full];
         Some((all.into_iter().find(|reply| *reply as u32 == code)?, entry))

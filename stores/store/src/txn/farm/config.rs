@@ -50,7 +50,7 @@ impl Default for ClientConfig {
 /// the next READ.
 const BEHIND: u32 = 3;
 /// Maximum number of keys per transaction: a shard has one bit for each.
-pub const MOST_KEYS: u32 = 64;
+pub(crate) const MOST_KEYS: u32 = 64;
 
 /// Bytes for a word that is read for validation.
 const RESULT: usize = 64;

@@ -5,14 +5,14 @@ use crate::kv::checksum::crc64;
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
 /// Bytes before the record in an object, and in a log entry.
-pub const WORD: usize = 8;
-pub const LOG_FRONT: usize = 16;
+pub(crate) const WORD: usize = 8;
+pub(crate) const LOG_FRONT: usize = 16;
 /// Object number in the log entry of a key that has no object yet.
-pub const NONE: u64 = u64::MAX;
+pub(crate) const NONE: u64 = u64::MAX;
 /// Number of index words that one READ returns.
-pub const NEAR: u32 = 8;
+pub(crate) const NEAR: u32 = 8;
 /// Bytes of a record before its key.
-pub const FRONT: usize = 16;
+pub(crate) const FRONT: usize = 16;
 const SUM: usize = 8;
 /// `value_len` of a record whose key is absent.
 const ABSENT: u32 = u32::MAX;
@@ -20,28 +20,28 @@ const ABSENT: u32 = u32::MAX;
 const VERSION_BITS: u32 = 40;
 const ENTRY_BITS: u32 = 12;
 /// Upper bounds, exclusive, of the number of a client's log entry and of its holder number.
-pub const ENTRIES: u32 = 1 << ENTRY_BITS;
-pub const HOLDERS: u32 = 1 << (64 - VERSION_BITS - ENTRY_BITS);
+pub(crate) const ENTRIES: u32 = 1 << ENTRY_BITS;
+pub(crate) const HOLDERS: u32 = 1 << (64 - VERSION_BITS - ENTRY_BITS);
 const LAST: u64 = (1 << VERSION_BITS) - 1;
 
 /// Upper bound, exclusive, of an object's number.
-pub const OBJECTS: u64 = u32::MAX as u64;
+pub(crate) const OBJECTS: u64 = u32::MAX as u64;
 
 /// Returns an index word: the half of the key's hash that did not select the word, and the number of the
 /// key's object. An index word of 0 is free.
-pub fn indexed(hash: u64, object: u64) -> u64 {
+pub(crate) fn indexed(hash: u64, object: u64) -> u64 {
     hash << 32 | (object + 1)
 }
 
 /// Returns the object to which an index word points, if its key may have this hash.
-pub fn object_of(word: u64, hash: u64) -> Option<u64> {
+pub(crate) fn object_of(word: u64, hash: u64) -> Option<u64> {
     let alike = word >> 32 == hash & u64::from(u32::MAX);
     (word & u64::from(u32::MAX)).checked_sub(1).filter(|_| alike)
 }
 
 /// An object's first word: its version, the client that has locked it, and the entry of that client's log.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Word {
+pub(crate) struct Word {
     pub version: u64,
     /// Number of the client that has locked the object; 0 if it is not locked.
     pub holder: u32,
@@ -49,49 +49,49 @@ pub struct Word {
 }
 
 impl Word {
-    pub fn free(version: u64) -> Word {
+    pub(crate) fn free(version: u64) -> Word {
         Word { version: version & LAST, holder: 0, entry: 0 }
     }
 
-    pub fn locked(version: u64, holder: u32, entry: u32) -> Word {
+    pub(crate) fn locked(version: u64, holder: u32, entry: u32) -> Word {
         Word { version, holder, entry }
     }
 
-    pub fn pack(self) -> u64 {
+    pub(crate) fn pack(self) -> u64 {
         u64::from(self.holder) << (VERSION_BITS + ENTRY_BITS)
             | u64::from(self.entry) << VERSION_BITS
             | self.version
     }
 
-    pub fn parse(word: u64) -> Word {
+    pub(crate) fn parse(word: u64) -> Word {
         let entry = (word >> VERSION_BITS) as u32 % ENTRIES;
         Word { version: word & LAST, holder: (word >> (VERSION_BITS + ENTRY_BITS)) as u32, entry }
     }
 }
 
 /// Returns the version that follows `version`. A key has 2^40 versions.
-pub fn next(version: u64) -> u64 {
+pub(crate) fn next(version: u64) -> u64 {
     version.wrapping_add(1) & LAST
 }
 
 /// Returns the maximum length of a record whose key and value have at most `max_pair` bytes together.
-pub fn record_len(max_pair: u32) -> usize {
+pub(crate) fn record_len(max_pair: u32) -> usize {
     FRONT + max_pair as usize + SUM
 }
 
 /// Returns the bytes from one object to the next.
-pub fn stride(max_pair: u32) -> usize {
+pub(crate) fn stride(max_pair: u32) -> usize {
     (WORD + record_len(max_pair)).next_multiple_of(64)
 }
 
 /// Returns the bytes from one log entry to the next.
-pub fn log_stride(max_pair: u32) -> usize {
+pub(crate) fn log_stride(max_pair: u32) -> usize {
     (LOG_FRONT + record_len(max_pair)).next_multiple_of(64)
 }
 
 /// The front of a record: its version and lengths.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     pub version: u64,
     pub key_len: u32,
     /// Length of the value; `None` if the key is absent.
@@ -105,7 +105,7 @@ impl Record {
     }
 
     /// Writes front and checksum around the key and value in `bytes`. Returns the length of the record.
-    pub fn seal(&self, bytes: &mut [u8]) -> usize {
+    pub(crate) fn seal(&self, bytes: &mut [u8]) -> usize {
         let end = self.body();
         set_u64(bytes, 0, self.version);
         set_u32(bytes, 8, self.key_len);
@@ -116,13 +116,13 @@ impl Record {
     }
 
     /// Parses the front of a record without its checksum.
-    pub fn front(bytes: &[u8]) -> Record {
+    pub(crate) fn front(bytes: &[u8]) -> Record {
         let value_len = Some(u32_at(bytes, 12)).filter(|len| *len != ABSENT);
         Record { version: u64_at(bytes, 0), key_len: u32_at(bytes, 8), value_len }
     }
 
     /// Parses a record. Returns `None` if its checksum is wrong.
-    pub fn unseal(bytes: &[u8]) -> Option<Record> {
+    pub(crate) fn unseal(bytes: &[u8]) -> Option<Record> {
         let record = Record::front(bytes.get(..FRONT)?);
         let end = record.body();
         let sum = bytes.get(end..end + SUM)?;
@@ -130,7 +130,7 @@ impl Record {
     }
 
     /// Returns the length of the record with its checksum.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.body() + SUM
     }
 }

@@ -3,7 +3,7 @@
 /// The purpose of a work request, which its id contains.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Work {
+pub(crate) enum Work {
     /// A READ of index words.
     Search = 1,
     /// A READ of a key's object.
@@ -18,12 +18,12 @@ pub enum Work {
 const WORKS: [Work; 4] = [Work::Search, Work::Look, Work::Validate, Work::Call];
 
 /// Returns the id for a purpose and a key.
-pub fn id(work: Work, entry_index: u32) -> u64 {
+pub(crate) fn id(work: Work, entry_index: u32) -> u64 {
     (work as u64) << 40 | u64::from(entry_index)
 }
 
 /// Decodes an id. Returns `None` if the purpose is unknown.
-pub fn parse_id(id: u64) -> Option<(Work, u32)> {
+pub(crate) fn parse_id(id: u64) -> Option<(Work, u32)> {
     let work = WORKS.into_iter().find(|work| *work as u64 == id >> 40)?;
     Some((work, id as u32))
 }

@@ -14,7 +14,7 @@ use crate::heap::{Class, Classes, Reachable};
 use crate::txn::{Grant, Shard, ShardConfig};
 use crate::{Connections, Post, PostPrism, Registered};
 
-pub fn block(addr: u64, key: u32, len: usize) -> Registered {
+pub(crate) fn block(addr: u64, key: u32, len: usize) -> Registered {
     Registered { bytes: Bytes::heap(len).unwrap(), addr, key: Key::new(key) }
 }
 
@@ -52,7 +52,7 @@ struct Link {
 }
 
 /// A shard with its buffers. They are reused in the worst order: the last one returned first.
-pub struct Server<S = Shard> {
+pub(crate) struct Server<S = Shard> {
     pub shard: S,
     pub memory: Registered,
     pub classes: Classes,
@@ -73,7 +73,7 @@ impl Server {
 
 impl<S: Reachable> Server<S> {
     /// Returns the buffers to which the table points.
-    pub fn live(&self) -> BTreeSet<u64> {
+    pub(crate) fn live(&self) -> BTreeSet<u64> {
         let mut live = BTreeSet::new();
         (0..self.shard.entries())
             .for_each(|entry| self.shard.buffers(entry, &mut |addr| live.extend([addr])));
@@ -101,7 +101,7 @@ impl<S: Reachable> Server<S> {
 }
 
 /// All servers, and the queues of all clients.
-pub struct Net<S = Shard> {
+pub(crate) struct Net<S = Shard> {
     pub servers: Vec<Server<S>>,
     links: Vec<Vec<Link>>,
     arenas: Vec<Registered>,
@@ -110,12 +110,12 @@ pub struct Net<S = Shard> {
 }
 
 impl Net {
-    pub fn new(shards: usize, config: ShardConfig, buffers: u32) -> Net {
+    pub(crate) fn new(shards: usize, config: ShardConfig, buffers: u32) -> Net {
         Net::of((0..shards).map(|number| Server::new(number, config, buffers)).collect())
     }
 
     /// Adds a client, and returns its grants and its arena.
-    pub fn join(&mut self, arena_len: usize) -> (Vec<Grant>, Registered) {
+    pub(crate) fn join(&mut self, arena_len: usize) -> (Vec<Grant>, Registered) {
         let grants =
             self.servers.iter_mut().map(|server| server.shard.accept(&server.classes).unwrap()).collect();
         (grants, self.connect(arena_len))
@@ -124,12 +124,12 @@ impl Net {
 
 impl<S: Reachable> Net<S> {
     /// Returns a network of these servers without clients.
-    pub fn of(servers: Vec<Server<S>>) -> Net<S> {
+    pub(crate) fn of(servers: Vec<Server<S>>) -> Net<S> {
         Net { servers, links: Vec::new(), arenas: Vec::new(), seen: Vec::new() }
     }
 
     /// Adds a client, and returns its arena.
-    pub fn connect(&mut self, arena_len: usize) -> Registered {
+    pub(crate) fn connect(&mut self, arena_len: usize) -> Registered {
         let arena = block(ARENAS * (self.arenas.len() as u64 + 1), 99, arena_len);
         self.arenas.push(arena.clone());
         self.seen.push(Xxh3::new());
@@ -137,42 +137,42 @@ impl<S: Reachable> Net<S> {
         arena
     }
 
-    pub fn connections(&mut self, client: usize) -> Endpoints<'_, S> {
+    pub(crate) fn connections(&mut self, client: usize) -> Endpoints<'_, S> {
         Endpoints { net: self, client }
     }
 
     /// Returns true if a client has posted an operation to a shard that is not executed yet.
-    pub fn has_work(&self, client: usize, shard: usize) -> bool {
+    pub(crate) fn has_work(&self, client: usize, shard: usize) -> bool {
         !self.links[client][shard].queue.is_empty()
     }
 
     /// Returns the operations that a client has posted and that are not executed yet, as text.
-    pub fn queue(&self, client: usize, shard: usize) -> String {
+    pub(crate) fn queue(&self, client: usize, shard: usize) -> String {
         format!("{:?}", self.links[client][shard].queue)
     }
 
     /// Returns true if a client has not received the result of an executed operation.
-    pub fn has_answer(&self, client: usize, shard: usize) -> bool {
+    pub(crate) fn has_answer(&self, client: usize, shard: usize) -> bool {
         !self.links[client][shard].completions.is_empty()
     }
 
     /// Drops the requests that a client has posted.
-    pub fn kill(&mut self, client: usize) {
+    pub(crate) fn kill(&mut self, client: usize) {
         self.links[client].iter_mut().for_each(|link| link.queue.clear());
     }
 
-    pub fn poll(&mut self, client: usize, shard: usize) -> Option<WorkCompletion> {
+    pub(crate) fn poll(&mut self, client: usize, shard: usize) -> Option<WorkCompletion> {
         self.links[client][shard].completions.pop_front()
     }
 
     /// Returns a digest of the client's results. Two clients with the same results are in the same state.
-    pub fn seen(&self, client: usize) -> u64 {
+    pub(crate) fn seen(&self, client: usize) -> u64 {
         self.seen[client].finish()
     }
 
     /// Executes a client's operations at a shard, up to the first that others can observe, and those after
     /// it that they cannot observe.
-    pub fn step(&mut self, client: usize, shard: usize) {
+    pub(crate) fn step(&mut self, client: usize, shard: usize) {
         let mut visible = false;
         while let Some(posted) = self.links[client][shard].queue.front() {
             let shows = posted.shows();
@@ -319,7 +319,7 @@ impl Posted {
 }
 
 /// The queue pairs of a client.
-pub struct Endpoints<'a, S = Shard> {
+pub(crate) struct Endpoints<'a, S = Shard> {
     net: &'a mut Net<S>,
     client: usize,
 }
@@ -336,7 +336,7 @@ impl<S: Reachable> Connections for Endpoints<'_, S> {
 }
 
 /// A queue pair of a client.
-pub struct Endpoint<'a, S = Shard> {
+pub(crate) struct Endpoint<'a, S = Shard> {
     net: &'a mut Net<S>,
     client: usize,
     shard: usize,

@@ -1,6 +1,6 @@
 //! Tests of the PRISM-TX machines over an executor of their operations.
 
-pub mod executor;
+pub(crate) mod executor;
 mod machine;
 mod rules;
 mod small_world;

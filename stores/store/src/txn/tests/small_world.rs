@@ -14,7 +14,7 @@ use crate::txn::{Client, ClientConfig, EntryId, Event, Machine as _, Outcome, Ru
 
 /// A transaction: the keys that it reads, the keys that it writes, and its clock.
 #[derive(Copy, Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub reads: &'static [usize],
     pub writes: &'static [usize],
     pub clock: u64,
@@ -22,7 +22,7 @@ pub struct Plan {
 
 /// The world to search.
 #[derive(Clone, Debug)]
-pub struct World {
+pub(crate) struct World {
     pub config: ClientConfig,
     pub shards: usize,
     /// Number of slots per shard; keys share slots if there are few.
@@ -36,7 +36,7 @@ pub struct World {
 }
 
 /// The two keys; if there are two shards, one key is on each.
-pub fn keys() -> [&'static [u8]; 2] {
+pub(crate) fn keys() -> [&'static [u8]; 2] {
     let others: [&[u8]; 6] = [b"yy", b"z", b"k1", b"k2", b"k3", b"k4"];
     let apart = |key: &&&[u8]| shard_of(key, 2) != shard_of(b"x", 2);
     [b"x", others.iter().find(apart).expect("a key on the other shard")]
@@ -268,7 +268,7 @@ impl Run {
 
 /// The result of a search.
 #[derive(Debug, Default)]
-pub struct Found {
+pub(crate) struct Found {
     pub states: usize,
     pub ends: usize,
     /// The minimum and maximum number of committed transactions.
@@ -277,7 +277,7 @@ pub struct Found {
 }
 
 /// Searches all orders.
-pub fn search(world: &World) -> Found {
+pub(crate) fn search(world: &World) -> Found {
     let mut result = Found { committed: (u32::MAX, 0), ..Found::default() };
     let mut known = BTreeSet::new();
     let mut paths: Vec<Vec<Move>> = vec![Vec::new()];

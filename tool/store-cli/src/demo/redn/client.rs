@@ -42,7 +42,7 @@ impl Lane {
 }
 
 /// All connections of the client.
-pub struct Client {
+pub(crate) struct Client {
     cq: CompletionQueue,
     lanes: Vec<Lane>,
     idle: Vec<usize>,
@@ -57,7 +57,7 @@ pub struct Client {
 
 impl Client {
     /// Creates a connection for each request in flight.
-    pub fn connect(address: &str, port: &PortArgs, plan: &Plan) -> Result<Client> {
+    pub(crate) fn connect(address: &str, port: &PortArgs, plan: &Plan) -> Result<Client> {
         let context = port.open()?;
         let domain = context.alloc_pd()?;
         let cq = context.create_cq(4 * plan.window)?;
@@ -79,7 +79,7 @@ impl Client {
     }
 
     /// Measures GETs one after the other, like those of the other systems.
-    pub fn alone(&mut self, gets: u64) -> Result<Figures> {
+    pub(crate) fn alone(&mut self, gets: u64) -> Result<Figures> {
         let before = self.sent;
         self.parts.draw(gets);
         let p50 = typical(gets, || self.one())?;
@@ -99,7 +99,7 @@ impl Client {
     }
 
     /// Measures the GETs per second with all connections in use.
-    pub fn together(&mut self, gets: u64) -> Result<f64> {
+    pub(crate) fn together(&mut self, gets: u64) -> Result<f64> {
         self.parts.draw(gets);
         let started = Instant::now();
         let mut ended = 0;

@@ -11,7 +11,7 @@ const MOVES: usize = 1000;
 
 /// The sizes of the table, for both sides.
 #[derive(Copy, Clone, Debug)]
-pub struct Table {
+pub(crate) struct Table {
     records: u64,
     value_len: u32,
     /// The number of buckets: a power of two, of which at most a third is occupied.
@@ -19,18 +19,18 @@ pub struct Table {
 }
 
 /// Returns the key of a record: 48 bits, and not 0.
-pub fn key(record: u64) -> u64 {
+pub(crate) fn key(record: u64) -> u64 {
     record + 1
 }
 
 impl Table {
     /// Makes a table for `records` records with values of `value_len` bytes.
-    pub fn new(records: u64, value_len: u32) -> Table {
+    pub(crate) fn new(records: u64, value_len: u32) -> Table {
         Table { records, value_len, buckets: (records * 3).next_power_of_two() }
     }
 
     /// Returns the size of buckets and values in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         (self.buckets * BUCKET + self.records * self.stride()) as usize
     }
 
@@ -43,7 +43,7 @@ impl Table {
     ///
     /// # Errors
     /// Fails if no bucket can be found for a key.
-    pub fn fill(&self, memory: &MemoryRegion) -> Result<()> {
+    pub(crate) fn fill(&self, memory: &MemoryRegion) -> Result<()> {
         let values = Values::fixed(self.value_len);
         let mut value = vec![0; self.value_len as usize];
         for record in 0..self.records {

@@ -11,7 +11,7 @@ use remora_store::load::Pairs;
 use remora_options::output;
 
 /// A file of `key value` lines that can be read several times.
-pub struct Lines {
+pub(crate) struct Lines {
     file: File,
     /// Name for error messages.
     pub name: String,
@@ -23,7 +23,7 @@ impl Lines {
     ///
     /// # Errors
     /// Fails if the file cannot be read, or copied.
-    pub fn open(path: &Path) -> Result<Lines> {
+    pub(crate) fn open(path: &Path) -> Result<Lines> {
         let (mut input, name, _) = output::input(path)?;
         let is_file = path != Path::new("-") && path.metadata().is_ok_and(|about| about.is_file());
         let file = if is_file {
@@ -41,7 +41,7 @@ impl Lines {
     ///
     /// # Errors
     /// Fails if the file cannot be read again.
-    pub fn pairs<R: Read>(
+    pub(crate) fn pairs<R: Read>(
         &self,
         max_key: u32,
         max_value: u32,
@@ -56,7 +56,7 @@ impl Lines {
     ///
     /// # Errors
     /// Fails if the file cannot be read.
-    pub fn count(&self, max_key: u32, max_value: u32, contents: &mut Contents) -> Result<()> {
+    pub(crate) fn count(&self, max_key: u32, max_value: u32, contents: &mut Contents) -> Result<()> {
         let mut pairs = self.pairs(max_key, max_value, |file| file)?;
         while let Some(pair) = pairs.next_pair().with_context(|| format!("reading {}", self.name))? {
             if let Ok(pair) = pair {
@@ -67,7 +67,7 @@ impl Lines {
     }
 
     /// Returns the length of the file in bytes.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.file.metadata().map_or(0, |about| about.len())
     }
 }

@@ -13,7 +13,7 @@ use super::{ServeArgs, begins_with, load};
 use crate::rma::{refuse_shm, rotate};
 
 /// Serves until a signal ends the process.
-pub fn run(args: &ServeArgs) -> Result<()> {
+pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     ensure!(args.design == Design::Farm, "--transport rma supports only design farm: leave --design out");
     ensure!(args.nicd.is_none(), "--transport rma needs its own NIC: leave --nicd and --keep out");
     refuse_shm(&args.port)?;

@@ -18,7 +18,7 @@ use remora_netns::Process;
 use crate::running::command;
 
 /// A cache server that is killed at the end of its test.
-pub struct Served {
+pub(crate) struct Served {
     child: Process,
     /// TCP address of the server.
     pub address: String,
@@ -29,13 +29,13 @@ pub struct Served {
 impl Served {
     /// Starts `remora serve cache` on a free port.
     #[track_caller]
-    pub fn remora(more: &[&str]) -> Served {
+    pub(crate) fn remora(more: &[&str]) -> Served {
         Served::start(&[&["--listen", "127.0.0.1:0"], more].concat())
     }
 
     /// Starts `remora serve cache` with only these options.
     #[track_caller]
-    pub fn start(more: &[&str]) -> Served {
+    pub(crate) fn start(more: &[&str]) -> Served {
         let mut command = command(&["serve", "cache"]);
         let mut child = Process::start(command.args(more).stderr(Stdio::piped()));
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
@@ -53,13 +53,13 @@ impl Served {
 
     /// Starts the real memcached, which `make setup` installs.
     #[track_caller]
-    pub fn memcached() -> Served {
+    pub(crate) fn memcached() -> Served {
         Served::memcached_with(&[])
     }
 
     /// Starts the real memcached with further options.
     #[track_caller]
-    pub fn memcached_with(more: &[&str]) -> Served {
+    pub(crate) fn memcached_with(more: &[&str]) -> Served {
         let port = remora_netns::free_port().expect("a port");
         let mut command = Command::new("memcached");
         command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-p", &port.to_string()]);
@@ -75,13 +75,13 @@ impl Served {
     }
 
     /// Returns the port number of the TCP address.
-    pub fn port(&self) -> &str {
+    pub(crate) fn port(&self) -> &str {
         self.address.rsplit(':').next().expect("a port")
     }
 
     /// Opens a connection to the server.
     #[track_caller]
-    pub fn talk(&self) -> Talk {
+    pub(crate) fn talk(&self) -> Talk {
         let stream = TcpStream::connect(&self.address).expect("a connection");
         stream.set_nodelay(true).expect("an option");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("an option");
@@ -89,27 +89,27 @@ impl Served {
     }
 
     /// Returns the process ID of the server.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Returns the process of the server.
-    pub fn child(&self) -> &Child {
+    pub(crate) fn child(&self) -> &Child {
         &self.child
     }
 
     /// Waits until the server has ended.
-    pub fn end(&mut self) -> ExitStatus {
+    pub(crate) fn end(&mut self) -> ExitStatus {
         self.child.wait().expect("its end")
     }
 
     /// Kills the server with SIGKILL.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill();
     }
 
     /// Sends a signal, if one is given, and waits until the server has ended. Returns its exit status.
-    pub fn ended(&mut self, signal: Option<&str>) -> std::process::ExitStatus {
+    pub(crate) fn ended(&mut self, signal: Option<&str>) -> std::process::ExitStatus {
         if let Some(signal) = signal {
             let mut kill = Command::new("kill");
             assert!(kill.args([signal, &self.pid().to_string()]).status().expect("kill").success());
@@ -125,25 +125,25 @@ impl Served {
     }
 
     /// Returns whether the server still runs.
-    pub fn runs(&mut self) -> bool {
+    pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_none()
     }
 }
 
 /// A connection that sends commands as text.
-pub struct Talk {
+pub(crate) struct Talk {
     stream: BufReader<TcpStream>,
 }
 
 impl Talk {
     #[track_caller]
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).expect("it listens");
     }
 
     /// Returns the next line with its line end. Empty if the server has closed the connection.
     #[track_caller]
-    pub fn line(&mut self) -> Vec<u8> {
+    pub(crate) fn line(&mut self) -> Vec<u8> {
         let mut line = Vec::new();
         self.stream.read_until(b'\n', &mut line).expect("an answer");
         line
@@ -151,7 +151,7 @@ impl Talk {
 
     /// Reads exactly `count` bytes.
     #[track_caller]
-    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         self.stream.read_exact(&mut bytes).expect("an answer");
         bytes
@@ -159,14 +159,14 @@ impl Talk {
 
     /// Sends a line and returns the first line of the answer.
     #[track_caller]
-    pub fn tell(&mut self, line: &str) -> String {
+    pub(crate) fn tell(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n").as_bytes());
         String::from_utf8_lossy(&self.line()).trim_end().to_owned()
     }
 
     /// Returns one number from `stats`.
     #[track_caller]
-    pub fn stat(&mut self, name: &str) -> u64 {
+    pub(crate) fn stat(&mut self, name: &str) -> u64 {
         self.send(b"stats\r\n");
         let mut result = None;
         loop {

@@ -26,7 +26,7 @@ const ANSWER: usize = 64;
 const ANSWERS: usize = 1 << 16;
 
 /// The results of a reader in one round.
-pub struct Seen {
+pub(crate) struct Seen {
     /// Latencies of the GETs in nanoseconds.
     pub gets: Histogram<u64>,
     /// SETs per second of all writers.
@@ -40,7 +40,7 @@ struct Client {
 }
 
 /// All clients of the benchmark.
-pub struct Generator {
+pub(crate) struct Generator {
     table: Table,
     answers: MemoryRegion,
     /// The completion queues of the reader and of the writers.
@@ -67,7 +67,7 @@ fn connect(
 
 impl Generator {
     /// Connects all clients.
-    pub fn connect(port: PortName, server: &Server) -> Result<Generator> {
+    pub(crate) fn connect(port: PortName, server: &Server) -> Result<Generator> {
         let context: Context = port.device_on(LOOPBACK, "")?.open()?;
         let domain = context.alloc_pd()?;
         let reads = context.create_cq(64)?;
@@ -82,7 +82,7 @@ impl Generator {
     }
 
     /// Runs one round of the reader's GETs while `writers` writers send SETs.
-    pub fn round(&mut self, way: Way, writers: usize) -> Result<Seen> {
+    pub(crate) fn round(&mut self, way: Way, writers: usize) -> Result<Seen> {
         let mut gets = crate::histogram()?;
         let mut sets = 0_u64;
         for number in 0..writers {

@@ -14,25 +14,25 @@ use remora_options::device::LOOPBACK;
 use remora_store_cli::chains::table::{Table, load, telling};
 
 /// The number of keys of each client; no other client writes them.
-pub const KEYS: usize = 10_000;
+pub(crate) const KEYS: usize = 10_000;
 /// The number of clients: a reader and its writers.
-pub const CLIENTS: usize = 17;
+pub(crate) const CLIENTS: usize = 17;
 /// The length of a value in bytes.
-pub const VALUE: usize = 64;
+pub(crate) const VALUE: usize = 64;
 /// The connection request of a client that sends messages. A key alone is a GET; a key with a value is a
 /// SET.
-pub const CALLS: &str = "calls";
+pub(crate) const CALLS: &str = "calls";
 
 /// The number of words of a message.
 const WORDS: usize = 1 + VALUE / 8;
 
 /// Returns the table with the keys of each client, one client after the other.
-pub fn table() -> Table {
+pub(crate) fn table() -> Table {
     Table::new(KEYS * CLIENTS, VALUE)
 }
 
 /// A table, its NIC, and the worker.
-pub struct Shop {
+pub(crate) struct Shop {
     domain: ProtectionDomain,
     layout: Table,
     table: MemoryRegion,
@@ -42,7 +42,7 @@ pub struct Shop {
 
 impl Shop {
     /// Opens the server and fills its table.
-    pub fn open(port: PortName) -> Result<Shop> {
+    pub(crate) fn open(port: PortName) -> Result<Shop> {
         let context = port.device_on(LOOPBACK, "")?.open()?;
         let domain = context.alloc_pd()?;
         let layout = table();

@@ -31,7 +31,7 @@ struct Lane {
 }
 
 /// All connections of a variant.
-pub struct Client {
+pub(crate) struct Client {
     cq: CompletionQueue,
     lanes: Vec<Lane>,
     idle: Vec<usize>,
@@ -43,7 +43,12 @@ pub struct Client {
 
 impl Client {
     /// Creates a connection for each lookup in flight.
-    pub fn connect(context: &Context, server: &Server, lookup: Lookup, way: &'static str) -> Result<Client> {
+    pub(crate) fn connect(
+        context: &Context,
+        server: &Server,
+        lookup: Lookup,
+        way: &'static str,
+    ) -> Result<Client> {
         let domain = context.alloc_pd()?;
         let cq = context.create_cq(4 * LANES as u32)?;
         let lane =
@@ -55,7 +60,7 @@ impl Client {
     }
 
     /// Measures the latency of single lookups in nanoseconds.
-    pub fn alone(&mut self, lookups: u64) -> Result<f64> {
+    pub(crate) fn alone(&mut self, lookups: u64) -> Result<f64> {
         let mut times = crate::histogram()?;
         for number in 0..lookups + lookups / 10 {
             let started = Instant::now();
@@ -70,7 +75,7 @@ impl Client {
     }
 
     /// Measures the lookups per second with all connections in use.
-    pub fn together(&mut self, lookups: u64) -> Result<f64> {
+    pub(crate) fn together(&mut self, lookups: u64) -> Result<f64> {
         let began = Instant::now();
         let mut asked = 0;
         let mut over = 0;
@@ -85,7 +90,7 @@ impl Client {
     }
 
     /// Waits until both ends have sent their delayed acknowledgements, after which they may pause.
-    pub fn settle(&mut self) -> Result<()> {
+    pub(crate) fn settle(&mut self) -> Result<()> {
         let began = Instant::now();
         while began.elapsed() < SETTLING {
             ensure!(self.cq.poll(&mut [EMPTY; 1])? == 0, "a lookup ended that was not started");

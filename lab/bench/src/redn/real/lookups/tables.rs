@@ -14,21 +14,21 @@ use crate::testbed::Testbed;
 use remora_store_cli::chains::table::{load, telling};
 
 /// The offsets of the table's buckets, of the list, and of the values after them.
-pub const BUCKETS: u64 = 1 << 12;
-pub const LIST_AT: u64 = BUCKETS * BUCKET;
+pub(crate) const BUCKETS: u64 = 1 << 12;
+pub(crate) const LIST_AT: u64 = BUCKETS * BUCKET;
 const VALUES: u64 = LIST_AT + 1024;
 /// The distance between two values in bytes.
-pub const VALUE: u64 = 1 << 16;
+pub(crate) const VALUE: u64 = 1 << 16;
 /// The keys are 1 to this number, each in its first bucket. The first of them are in the list, too.
-pub const KEYS: u64 = 64;
+pub(crate) const KEYS: u64 = 64;
 const MEMORY: u64 = VALUES + (KEYS + 1) * VALUE;
 
 /// The connection requests other than the name of a shipped program.
-pub const READS: &str = "reads";
-pub const CALLS: &str = "calls";
+pub(crate) const READS: &str = "reads";
+pub(crate) const CALLS: &str = "calls";
 
 /// A NIC with its own thread for chains and READs, and a NIC for calls that the server's program drives.
-pub struct Tables {
+pub(crate) struct Tables {
     domain: ProtectionDomain,
     cq: CompletionQueue,
     table: MemoryRegion,
@@ -39,7 +39,7 @@ pub struct Tables {
 
 impl Tables {
     /// Opens the server with values of `len` bytes.
-    pub fn open(testbed: &Testbed, len: u64) -> Result<Tables> {
+    pub(crate) fn open(testbed: &Testbed, len: u64) -> Result<Tables> {
         let bytes = remora_verbs::Bytes::heap(MEMORY as usize)?;
         // Each queue of each chain needs two completion queues.
         let limits = remora_nic::Config { max_cqs: 1 << 12, ..remora_nic::Config::default() };
