@@ -28,7 +28,7 @@ impl Built {
     /// # Errors
     /// Fails without the feature `wasm`, or if there is no compiler for WebAssembly.
     #[cfg(feature = "wasm")]
-    pub fn new() -> Result<Built> {
+    pub(super) fn new() -> Result<Built> {
         use anyhow::{Context as _, ensure};
         let folder = tempfile::Builder::new().prefix("remora-kernel-").tempdir()?;
         let built = Built(folder);
@@ -65,7 +65,7 @@ impl Built {
 
 /// Returns a lane with the module of a file.
 #[cfg(feature = "wasm")]
-pub fn kernel(module: &Path) -> Result<Box<dyn Kernel>> {
+pub(super) fn kernel(module: &Path) -> Result<Box<dyn Kernel>> {
     use anyhow::Context as _;
     let bytes = std::fs::read(module).with_context(|| format!("opening {}", module.display()))?;
     let lanes = remora_sandbox::Module::new(&bytes, remora_sandbox::Limits::default())?.lanes(1)?;
