@@ -27,7 +27,7 @@ use remora_options::{program, tree};
 
 /// A programmable remote-memory NIC in software: RoCE v2 on any Linux machine.
 #[derive(Parser)]
-#[command(name = "remora", version, about, propagate_version = true)]
+#[command(name = "remora", version, propagate_version = true)]
 #[command(
     after_help = "Examples:\n  remora demo\n  remora doctor\n  remora serve kv --design farm --records 1000000 &\n  remora kv get user42\n  remora bench verbs --port udp --json\n\nLog more with RUST_LOG=debug."
 )]

@@ -32,7 +32,7 @@ use remora_scenario::scenario::{ControlName, TransportName};
 
 /// A programmable remote-memory NIC in software: RoCE v2 on any Linux machine.
 #[derive(Parser)]
-#[command(name = "remora", version, about, propagate_version = true)]
+#[command(name = "remora", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

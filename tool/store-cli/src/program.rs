@@ -11,7 +11,7 @@ use crate::{block, cache, demo, kv, rma, txn};
 
 /// A programmable remote-memory NIC in software: RoCE v2 on any Linux machine.
 #[derive(Parser)]
-#[command(name = "remora", version, about, propagate_version = true)]
+#[command(name = "remora", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
