@@ -110,7 +110,7 @@ mod tests {
         let error = format!("{:#}", hand_over(Program::Remora, &words).unwrap_err());
         assert_eq!(
             error,
-            "`remora bench` needs the program remora-lab, which is not installed: build it with `cargo build --release --package remora-lab-cli`"
+            "`remora bench` needs the program remora-lab, which is not installed: install all programs (`pip install remora-rdma[all]`), or build it with `cargo build --release --package remora-lab-cli`"
         );
     }
 }
