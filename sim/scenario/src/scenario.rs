@@ -16,9 +16,6 @@ use crate::flow::Flow;
 use crate::units::Time;
 use crate::workload::{Workload, WorkloadError, generate};
 
-/// Payload sizes that the NIC supports, in bytes.
-pub(crate) const MTUS: std::ops::RangeInclusive<u32> = 256..=4096;
-
 pub use given_path::GivenPath;
 pub use network::{LevelText, LinkText, Network};
 pub use switch::{Balance, Buffering, Counted, Ecn, Hash, Mark, Mmu, Pfc, Red, Switch};
@@ -247,9 +244,8 @@ impl Scenario {
         if i64::try_from(self.seed).is_err() {
             return Err(format!("the seed is {}: choose at most {}", self.seed, i64::MAX));
         }
-        // Files of other simulators have their own remedy, which the set-up knows.
-        if self.output.format == OutputFormat::Own && !MTUS.contains(&self.mtu) {
-            return Err(format!("the MTU is {}: choose {} to {} bytes", self.mtu, MTUS.start(), MTUS.end()));
+        if !(1..=9000).contains(&self.mtu) {
+            return Err(format!("the MTU is {}: choose 1 to 9000 bytes", self.mtu));
         }
         if !unit(self.loss) {
             return Err(format!("the loss is {}: choose a probability from 0 to 1", self.loss));

@@ -17,8 +17,8 @@ use remora_transport::timers::NEVER_NS;
 use crate::hash::HashOf;
 use crate::path::Paths;
 use crate::scenario::{
-    self, Balance, Buffering, ControlName, Counted, Hash, MTUS, Mark, Mmu, OutputFormat, Payload, Pfc,
-    QueuePairs, Scenario, TransportName,
+    self, Balance, Buffering, ControlName, Counted, Hash, Mark, Mmu, OutputFormat, Payload, Pfc, QueuePairs,
+    Scenario, TransportName,
 };
 use crate::{DATA_CLASS, Flow};
 
@@ -91,6 +91,9 @@ fn refuse(scenario: &Scenario) -> Result<(), String> {
     }
     Ok(())
 }
+
+/// Payload sizes that the NIC supports, in bytes.
+const MTUS: std::ops::RangeInclusive<u32> = 256..=4096;
 
 /// Returns a sentence about each setting of the scenario that has another effect here than in the program it
 /// is from.

@@ -125,7 +125,7 @@ fn each_mistake_has_its_line_and_words_in_one_line() {
         ("seed = 7", "seed = -7", "f.toml:2: "),
         ("seed = 7", "sed = 7", "f.toml:2: unknown field `sed`, expected one of"),
         ("seed = 7", "seed = ", "f.toml:2: "),
-        ("mtu = 1000", "mtu = 10000", "f.toml: the MTU is 10000: choose 256 to 4096 bytes"),
+        ("mtu = 1000", "mtu = 10000", "f.toml: the MTU is 10000: choose 1 to 9000 bytes"),
         ("loss = 0.001", "loss = 1.5", "f.toml: the loss is 1.5: choose a probability from 0 to 1"),
         ("loss = 0.001", "loss = nan", "f.toml: the loss is NaN: choose a probability from 0 to 1"),
         ("\"20ms\"", "\"20\"", "f.toml:3: `20` is not a time: write one like \"2us\""),
