@@ -14,7 +14,7 @@ ALL = --package remora-cli --package remora-store-cli --package remora-sim-cli -
 BENCH = $(CARGO) run --release --quiet --package remora-lab-cli --features wasm -- bench
 CHECKS = fmt tidy deny clippy unit abuse programs packages start interop doc docs
 # Each builds the crates again with its own flags.
-DEEP_CHECKS = long models fuzz miri arm
+DEEP_CHECKS = long models fuzz miri arm dist
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
