@@ -15,6 +15,7 @@ pub mod crafted;
 pub mod flagged;
 pub mod hostile_address;
 pub mod injections;
+#[allow(dead_code, reason = "the tests of chains use the rest of it")]
 #[path = "../../program/chain/tests/over_a_connection/install.rs"]
 pub mod install;
 pub mod node_memory;

@@ -61,11 +61,11 @@ mod imp {
 
 #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
 mod imp {
-    pub fn registered() -> bool {
+    pub(super) fn registered() -> bool {
         // Under loom and Miri both sides fence, so that they explore the same protocol. Other systems have
         // no such call.
         cfg!(any(loom, miri))
     }
 
-    pub fn everywhere() {}
+    pub(super) fn everywhere() {}
 }
