@@ -92,7 +92,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// How often each word occurs.
+/// The number of occurrences of each word.
 #[derive(Default)]
 struct Names<'a> {
     /// In code.
