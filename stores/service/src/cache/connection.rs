@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     pub ended: bool,
     /// Serial number of the connection, so that a stale timer of the same slot is recognised.
     pub serial: u64,
-    /// Time at which the client last sent something or read an answer.
+    /// Time at which a byte was last received from the client or sent to it.
     pub active: Instant,
     /// True if a timer runs because a line of the client was refused.
     pub awaited: bool,

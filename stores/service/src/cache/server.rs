@@ -30,7 +30,7 @@ pub struct ServerConfig {
     pub listen: Option<SocketAddr>,
     /// Path and mode of a Unix socket. The server creates the socket, and removes it at the end.
     pub unix: Option<(PathBuf, u32)>,
-    /// Seconds without a request after which a connection is closed; 0 for never.
+    /// Seconds without a byte in either direction after which a connection is closed; 0 for never.
     pub idle_timeout: u32,
     /// True if clients may end the server with `shutdown`.
     pub shutdown: bool,

@@ -65,7 +65,8 @@ pub struct Config {
     pub pid: u32,
     /// Maximum number of connections, for `stats`. The owner of the sessions enforces it.
     pub connections: u32,
-    /// Seconds without a request after which the owner closes a connection, for `stats`; 0 for never.
+    /// Seconds without a byte in either direction after which the owner closes a connection, for `stats`;
+    /// 0 for never.
     pub idle_timeout: u32,
     /// True if a client may end the server.
     pub shutdown: bool,

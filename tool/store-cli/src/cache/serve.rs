@@ -34,7 +34,7 @@ pub(crate) struct CacheArgs {
     /// Access mode of the Unix socket, in octal: 700 admits this user only.
     #[arg(long, value_name = "MODE", default_value = "700", value_parser = mode, requires = "unix_socket")]
     pub unix_socket_mode: u32,
-    /// Seconds after which a connection without requests is closed; 0 means never.
+    /// Seconds without a byte in either direction after which a connection is closed; 0 means never.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = natural::<u32>)]
     pub idle_timeout: u32,
     /// Let clients end the server with the command `shutdown`.
