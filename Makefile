@@ -14,7 +14,7 @@ ALL = --package remora-cli --package remora-store-cli --package remora-sim-cli -
 BENCH = $(CARGO) run --release --quiet --package remora-lab-cli --features wasm -- bench
 CHECKS = fmt tidy deny clippy unit abuse programs packages start interop doc docs
 # Each builds the crates again with its own flags.
-DEEP_CHECKS = long models fuzz miri arm dist
+DEEP_CHECKS = long models fuzz miri dist arm
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
@@ -112,7 +112,7 @@ roots: ## Debian's verbs programs in clean Debian 12 and 13 roots, and in two co
 	@scripts/dropin --tested
 	@scripts/clean-roots
 
-arm: ## unit tests, the command and the libraries on ARM64 under QEMU (as root)
+arm: ## unit tests, the tarball and the wheel on ARM64 under QEMU (as root)
 	@scripts/setup arm
 	@scripts/arm
 
@@ -169,7 +169,7 @@ packages: ## each package, made of what the tests have built, as a user without 
 	@REMORA_BUILT=debug scripts/packages
 
 release: ## all files of a release, reproducibly, into target/release-files
-	@scripts/setup portable
+	@scripts/setup release
 	@scripts/release
 
 interop: ## verbs programs against Linux Soft-RoCE in a guest, each way: the quick part (docs/guides/soft-roce.md)
