@@ -1,7 +1,7 @@
 //! Posting to queue pairs and to shared receive queues.
 
 use remora_abi::objects::{IbvQp, IbvRecvWr, IbvSendWr, IbvSrq};
-use remora_verbs::raw::Receives;
+use remora_verbs::raw::ReceiveQueue;
 use remora_verbs::{Payload, PostError};
 use std::ffi::c_int;
 
@@ -63,7 +63,7 @@ pub(crate) unsafe extern "C" fn post_send(
 /// # Safety
 /// The requests are the program's, and the last one has no successor.
 #[inline]
-unsafe fn receive_all(queue: &mut Receives<'_>, next: &mut *mut IbvRecvWr) -> Result<(), c_int> {
+unsafe fn receive_all(queue: &mut ReceiveQueue, next: &mut *mut IbvRecvWr) -> Result<(), c_int> {
     // SAFETY: the caller's promise.
     while let Some(request) = unsafe { next.as_ref() } {
         // SAFETY: as above.
@@ -107,6 +107,6 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
 /// Posts one work request without data.
 pub(crate) fn post_one(qp: *mut IbvQp, work: &Work) -> Result<(), c_int> {
     let object = handles::look::<QpObject>(qp)?;
-    let posted = object.raw.post_send(|queue| queue.push(&work.with(Payload::Sges(&[])), &work.target));
+    let posted = object.raw.post_send(|queue| queue.push_to(&work.with(Payload::Sges(&[])), &work.target));
     posted.map_err(errno::of_post)?.map_err(errno::of_queue)
 }

@@ -151,7 +151,7 @@ unsafe fn gather<'a>(list: &[Sge], out: &'a mut [u8; MAX_INLINE]) -> Result<&'a 
 ///
 /// # Safety
 /// The request, its list and its inline bytes are the program's.
-pub(crate) unsafe fn push(queue: &mut SendQueue<'_>, service: Service, wr: &IbvSendWr) -> Result<(), c_int> {
+pub(crate) unsafe fn push(queue: &mut SendQueue, service: Service, wr: &IbvSendWr) -> Result<(), c_int> {
     // SAFETY: the caller's promise.
     let work = unsafe { work(service, wr)? };
     let mut places = [NO_BYTES; MAX_SGE];
@@ -161,9 +161,9 @@ pub(crate) unsafe fn push(queue: &mut SendQueue<'_>, service: Service, wr: &IbvS
         let mut bytes = [0; MAX_INLINE];
         // SAFETY: as above.
         let bytes = unsafe { gather(list, &mut bytes)? };
-        queue.push(&work.with(Payload::Inline(bytes)), &work.target)
+        queue.push_to(&work.with(Payload::Inline(bytes)), &work.target)
     } else {
-        queue.push(&work.with(Payload::Sges(list)), &work.target)
+        queue.push_to(&work.with(Payload::Sges(list)), &work.target)
     };
     pushed.map_err(errno::of_queue)?;
     if wr.opcode == 8 {

@@ -2,7 +2,9 @@
 
 use remora_host::{CqHook, Engine};
 use remora_nic::cqe::Cqe;
-use remora_nic::{CompletionKind, CqFlags, MAX_RING_SLOTS, Notify, Poller, Ring, Status, WorkCompletion};
+use remora_nic::{
+    CompletionKind, CompletionPoller, CqFlags, MAX_RING_SLOTS, Notify, Ring, Status, WorkCompletion,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -69,7 +71,7 @@ impl From<Cqe> for StampedCompletion {
 #[derive(Debug)]
 pub struct CompletionQueue {
     shared: Arc<Shared>,
-    poller: Poller,
+    poller: CompletionPoller,
     depth: u32,
 }
 
@@ -147,7 +149,7 @@ impl CompletionQueue {
         let engine_handle = EngineHandle::Own(Arc::clone(engine));
         Ok(CompletionQueue::over(
             Shared { context: context.clone(), engine_handle, number, tag },
-            Poller::new(ring),
+            CompletionPoller::new(ring),
         ))
     }
 
@@ -163,7 +165,7 @@ impl CompletionQueue {
         }
         let channel = options.channel.map_or(Ok(0), CompletionChannel::number)?;
         let (facts, ring) = daemon.create_cq(CreateCq { depth, channel, tag, counted: options.counted })?;
-        Ok(CompletionQueue::lent(context, daemon, &facts, Poller::new(ring)))
+        Ok(CompletionQueue::lent(context, daemon, &facts, CompletionPoller::new(ring)))
     }
 
     /// Wraps a queue of the daemon that is mapped into this process.
@@ -171,14 +173,14 @@ impl CompletionQueue {
         context: &Context,
         daemon: &Arc<DaemonClient>,
         facts: &QueueFacts,
-        poller: Poller,
+        poller: CompletionPoller,
     ) -> CompletionQueue {
         let engine_handle = EngineHandle::Nicd(Arc::clone(daemon));
         let shared = Shared { context: context.clone(), engine_handle, number: facts.number, tag: facts.tag };
         CompletionQueue::over(shared, poller)
     }
 
-    fn over(shared: Shared, poller: Poller) -> CompletionQueue {
+    fn over(shared: Shared, poller: CompletionPoller) -> CompletionQueue {
         let depth = poller.ring().slots() as u32;
         CompletionQueue { shared: Arc::new(shared), poller, depth }
     }

@@ -4,7 +4,7 @@ use remora_host::Engine;
 use remora_host::connect::{Agreement, ConnectError, Request};
 use remora_nic::{
     AddressVector, Destination, GRH, MULTICAST_QPN, Modify, Nic, NicError, Operation, QueuePairInit,
-    ReceiveRequest, Service, Target, WorkRequest,
+    ReceiveRequest, SendQueue, Service, Target, WorkRequest,
 };
 use remora_transport::state::State;
 use remora_wire::Qpn;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::completion_queue::Shared as Cq;
 use crate::local_qp::LocalQp;
-use crate::queue_pair::{Incoming, SendSide, parts};
+use crate::queue_pair::{Incoming, parts};
 use crate::raw::{attach, leave};
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, QpOptions, Srq};
 
@@ -212,7 +212,7 @@ impl RemoteQueue {
 #[derive(Debug)]
 pub struct DatagramQueuePair {
     local: LocalQp,
-    send: SendSide,
+    send: SendQueue,
     receive: Incoming,
     domain: ProtectionDomain,
     /// The multicast groups that the queue pair is attached to.

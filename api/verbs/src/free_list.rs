@@ -1,12 +1,10 @@
 //! Free lists of PRISM: buffers that the ALLOCATE operation takes without the server's CPU.
 
 use remora_host::Engine;
-use remora_memory::Key;
 use remora_nic::prism::{FreeListFacts, FreeListInit};
-use remora_nic::{NicError, ReceiveRequest, Sge};
+use remora_nic::{NicError, ReceiveQueue};
 use std::sync::Arc;
 
-use crate::queue_pair::ReceiveSide;
 use crate::{CreateError, MemoryRegion, PostError, ProtectionDomain};
 
 /// Attributes of a new free list.
@@ -82,7 +80,7 @@ pub struct FreeList {
     size: u32,
     engine: Arc<Engine>,
     domain: ProtectionDomain,
-    posts: ReceiveSide,
+    posts: ReceiveQueue,
 }
 
 impl Drop for FreeList {
@@ -125,7 +123,7 @@ impl FreeList {
         let number = engine.control(|control| control.nic.create_free_list(init))?;
         let engine = Arc::clone(engine);
         let domain = domain.clone();
-        Ok(FreeList { number, base, size, engine, domain, posts: ReceiveSide::new(posts, 1, 1) })
+        Ok(FreeList { number, base, size, engine, domain, posts: ReceiveQueue::new(posts, 1) })
     }
 
     /// The number by which ALLOCATE names the list.
@@ -157,10 +155,7 @@ impl FreeList {
         if self.domain.context().fork().is_child() {
             return Err(PostError::Forked);
         }
-        let sge = Sge { addr: self.address(index), len: 0, lkey: Key::new(0) };
-        self.posts.push(&ReceiveRequest { id: 0, sges: &[sge] })?;
-        self.posts.publish();
-        Ok(())
+        Ok(self.posts.post_buffer(self.address(index))?)
     }
 
     /// Marks in `bits` the buffers that are neither free nor resting. Bit 0 of the first word stands for

@@ -4,8 +4,8 @@
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection};
 use remora_memory::ForkMark;
 use remora_nic::{
-    AddressVector, Fetching, Modify, QueuePairInit, ReceiveRequest, Receives, Ring, Service, Target,
-    WorkRequest, prism, wqe,
+    AddressVector, Fetching, Modify, QueuePairInit, ReceiveRequest, Receives, Ring, SendQueue, Service,
+    Target, WorkRequest, prism, wqe,
 };
 use remora_transport::state::State;
 use remora_wire::Qpn;
@@ -22,13 +22,11 @@ mod incoming;
 mod lent;
 mod options;
 mod qp_backend;
-mod queues;
 mod requests;
 pub(crate) use incoming::Incoming;
 pub(crate) use options::Own;
 pub use options::QpOptions;
 use qp_backend::QpBackend;
-pub(crate) use queues::{ReceiveSide, SendSide};
 pub(crate) use requests::with_head;
 
 /// The state of a queue pair that is not connected. It accepts receive work requests only.
@@ -73,7 +71,7 @@ pub struct QueuePair<S = Ready> {
 struct Inner {
     backend: QpBackend,
     fork: ForkMark,
-    send: SendSide,
+    send: SendQueue,
     receive: Incoming,
     receive_cq: Arc<Cq>,
     send_cq: Arc<Cq>,

@@ -31,7 +31,7 @@
 //!
 //! let nop = WorkRequest { id: 9, operation: Operation::Nop, payload: Payload::Sges(&[]),
 //!     flags: remora_verbs::Flags { signaled: true, ..Default::default() } };
-//! qp.post_send(|queue| queue.push(&nop, &remora_verbs::raw::Target::Peer))??;
+//! qp.post_send(|queue| queue.push(&nop))??;
 //! let mut ids = Vec::new();
 //! while cq.poll(1, |cqe| ids.push(cqe.completion.id))? == 0 {}
 //! assert_eq!(ids, [9]);
@@ -55,12 +55,12 @@ pub use channel_adapter::ChannelAdapter;
 pub use cq::Cq;
 pub use introduce::{Introduce, Links, NoLink};
 pub(crate) use multicast::{attach, leave};
-pub use qp::{Qp, QpAttributes, Receives, SendQueue};
+pub use qp::{Qp, QpAttributes};
 pub use remora_host::{Channel, CqHook, EventHook, EventQueue};
 pub use remora_memory::{Pd, Table};
 pub use remora_nic::cqe::Cqe;
 pub use remora_nic::wqe::{MAX_INLINE, MAX_SGE};
-pub use remora_nic::{Destination, MAX_RING_SLOTS, Target};
+pub use remora_nic::{Destination, MAX_RING_SLOTS, ReceiveQueue, SendQueue, Target};
 pub use remora_port::linked::Wanted;
 pub use remora_port::shm::Link;
 pub use remora_wire::Qpn;

@@ -1,11 +1,10 @@
 //! Shared receive queues: several queue pairs take their receive work requests from one queue.
 
 use remora_host::Engine;
-use remora_nic::{NicError, ReceiveRequest, Ring, SrqFacts, SrqInit, XrcSrq, wqe};
+use remora_nic::{NicError, ReceiveQueue, ReceiveRequest, Ring, SrqFacts, SrqInit, XrcSrq, wqe};
 use remora_wire::Qpn;
 use std::sync::Arc;
 
-use crate::queue_pair::ReceiveSide;
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, XrcDomain};
 
 /// Attributes of a new shared receive queue.
@@ -60,7 +59,7 @@ impl Default for SrqOptions {
 #[derive(Debug)]
 pub struct Srq {
     shared: Arc<Shared>,
-    receive: ReceiveSide,
+    receive: ReceiveQueue,
     max_sge: u32,
 }
 
@@ -133,7 +132,7 @@ impl Srq {
         let init = SrqInit { pd: domain.pd()?, ring: ring.clone(), max_sge, xrc };
         let number = engine.control(|control| control.nic.create_srq(init))?;
         let shared = Shared { number, engine: Arc::clone(engine), domain: domain.clone(), _beside: beside };
-        let receive = ReceiveSide::new(ring, remora_nic::stride(max_sge), max_sge);
+        let receive = ReceiveQueue::new(ring, max_sge);
         Ok(Srq { shared: Arc::new(shared), receive, max_sge })
     }
 
@@ -160,9 +159,7 @@ impl Srq {
         if self.shared.domain.context().fork().is_child() {
             return Err(PostError::Forked);
         }
-        self.receive.push(request)?;
-        self.receive.publish();
-        Ok(())
+        Ok(self.receive.post(request)?)
     }
 
     /// Requests one event ([`AsyncEvent::SrqLimit`](crate::AsyncEvent)) for the time when fewer than `limit`

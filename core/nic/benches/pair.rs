@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
 use remora_nic::{
-    AddressVector, CompletionKind, Config, Fetching, Flags, Modify, Nic, Operation, Payload, Poller,
-    QueuePairInit, Receives, Remote, Ring, Service, Sge, Word, WorkRequest, kernel, prism, wqe,
+    AddressVector, CompletionKind, CompletionPoller, Config, Fetching, Flags, Modify, Nic, Operation,
+    Payload, QueuePairInit, Receives, Remote, Ring, Service, Sge, Word, WorkRequest, kernel, prism, wqe,
 };
 use remora_transport::Instant;
 use remora_transport::state::State;
@@ -67,7 +67,7 @@ struct Side {
     out: Pipe,
     send: Ring,
     head: u64,
-    poller: Poller,
+    poller: CompletionPoller,
     sge: Sge,
     memory: Bytes,
     remote: Remote,
@@ -114,7 +114,7 @@ fn side(seed: u64, len: usize) -> Side {
         out: Pipe::new(len),
         send,
         head: 0,
-        poller: Poller::new(cq_ring),
+        poller: CompletionPoller::new(cq_ring),
         sge: Sge { addr: memory.address(), len: len as u32, lkey: key },
         remote: Remote { addr: memory.address() + 16384, rkey: key },
         memory,

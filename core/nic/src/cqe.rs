@@ -40,6 +40,12 @@ pub(crate) fn stamp(now: Instant) -> u64 {
     now.0 << (64 - TIMESTAMP_BITS)
 }
 
+/// Returns true if the queue pair of an entry with these words was destroyed.
+#[inline]
+pub(crate) fn is_removed(words: &[u64; 8]) -> bool {
+    words[0] as u8 == REMOVED
+}
+
 /// Returns the queue pair number from an entry's fourth word.
 pub(crate) fn queue_pair(word: u64) -> u32 {
     word as u32

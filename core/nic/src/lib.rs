@@ -4,7 +4,7 @@
 //!
 //! Where to start reading: a work request passes through `wqe`, `send_queue`, `queue_pair/submit` and
 //! `egress`; a received packet passes through `ingress`, the transport crate, `gather` and
-//! `completion_queue`.
+//! `completion_queue`. The program's side of the queues is `program`.
 
 #![allow(
     clippy::too_many_arguments,
@@ -39,6 +39,7 @@ mod multicast;
 mod nic;
 mod path;
 pub mod prism;
+mod program;
 mod qp_numbers;
 mod queue_caps;
 mod queue_pair;
@@ -60,13 +61,14 @@ mod wqe_opcode;
 mod xrc_domain;
 
 pub use attributes::{AddressVector, Modify, ModifyFault, PathMigration, PeerFrames};
-pub use completion_queue::{CqFlags, Notify, Poller};
+pub use completion_queue::{CqFlags, Notify};
 pub use config::{Config, NicError, QueuePairInit, Receives};
 pub use datagram::GRH;
 pub use event::AsyncEvent;
 pub use fair_scheduler::FIRST_TENANT;
 pub use multicast::MULTICAST_QPN;
 pub use nic::Nic;
+pub use program::{CompletionPoller, ReceiveQueue, SendQueue};
 pub use queue_caps::{MAX_WR, ReceiveCaps, SendCaps};
 pub use queue_pair::GSI_QKEY;
 pub use receive_queue::{stride, write_receive};

@@ -4,7 +4,7 @@ use crate::config::NicError;
 use crate::request::Sge;
 use crate::ring::{FARTHEST, Ring, Word};
 use crate::wqe::{MAX_SGE, SLOT, Wqe, high_bits, sges};
-use remora_memory::{Bytes, Key};
+use remora_memory::Key;
 
 /// A receive work request that a message has taken.
 #[derive(Copy, Clone, Debug)]
@@ -40,8 +40,7 @@ impl ReceiveQueue {
 
     /// Creates a buffer of `stride` slots for one work request that is taken from a shared receive queue.
     pub(crate) fn buffer(stride: u64) -> Result<Self, NicError> {
-        let bytes = Bytes::heap(Ring::size(stride as u32)).map_err(|_| NicError::Full)?;
-        let ring = Ring::new(bytes).ok_or(NicError::TooSmall)?;
+        let ring = Ring::heap(stride as u32).map_err(|_| NicError::Full)?;
         Ok(ReceiveQueue { ring, stride, produced: 0, taken: 0 })
     }
 

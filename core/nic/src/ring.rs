@@ -4,7 +4,7 @@
 //! the NIC reads the index (acquire), then the slots, and frees slots by the consumer index. Indices count
 //! slots since the creation of the queue and never wrap.
 
-use remora_memory::Bytes;
+use remora_memory::{Bytes, Error};
 use std::sync::atomic::Ordering;
 
 use crate::wqe::SLOT;
@@ -50,6 +50,15 @@ impl Ring {
         Some(Ring { bytes, mask: slots - 1 })
     }
 
+    /// Creates a ring of at least `slots` slots in memory of this process.
+    ///
+    /// # Errors
+    /// The error of [`Bytes::heap`].
+    pub fn heap(slots: u32) -> Result<Ring, Error> {
+        let bytes = Bytes::heap(Ring::size(slots))?;
+        Ring::new(bytes).ok_or(Error::Invalid)
+    }
+
     /// Returns the number of slots.
     #[inline]
     pub fn slots(&self) -> u64 {
@@ -91,6 +100,20 @@ impl Ring {
     pub fn load(&self, index: u64, out: &mut [u8; SLOT]) {
         let copied = self.bytes.copy64(self.position(index), out);
         debug_assert!(copied.is_ok(), "positions lie inside the ring");
+    }
+
+    /// Copies a slot from the ring as eight words.
+    #[inline]
+    pub fn words(&self, index: u64) -> [u64; 8] {
+        let mut slot = [0; SLOT];
+        self.load(index, &mut slot);
+        let mut words = [0; 8];
+        for (word, chunk) in words.iter_mut().zip(slot.chunks_exact(8)) {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(chunk);
+            *word = u64::from_le_bytes(bytes);
+        }
+        words
     }
 
     /// Copies a slot into the ring.

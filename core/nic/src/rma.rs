@@ -8,6 +8,7 @@
 
 pub mod cipher;
 pub mod command;
+mod command_queue;
 mod completion;
 pub mod delays;
 mod egress;
@@ -28,6 +29,7 @@ use remora_wire::rma::{Body, MAX_OPERATION, Nonce, TagSequence, header};
 
 pub use cipher::Cipher;
 pub use command::{Command, Operand};
+pub use command_queue::CommandQueue;
 pub use completion::Completion;
 pub use delays::{Delays, Histogram};
 pub use keys::{Identity, RESERVED_KEY};

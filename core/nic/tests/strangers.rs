@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Key, Pd, Range, Table};
 use remora_nic::{
-    AddressVector, Config, Fetching, GRH, Modify, Nic, Poller, QueuePairInit, Receives, Ring, Service, Sge,
-    Status, Word, write_receive,
+    AddressVector, CompletionPoller, Config, Fetching, GRH, Modify, Nic, QueuePairInit, Receives, Ring,
+    Service, Sge, Status, Word, write_receive,
 };
 use remora_transport::Instant;
 use remora_transport::state::State;
@@ -73,7 +73,7 @@ fn recording() -> Vec<Frame> {
 /// A NIC at our side's address, with our side's queue pair.
 struct Bench {
     engine: Biased<Nic>,
-    poller: Poller,
+    poller: CompletionPoller,
     memory: Bytes,
 }
 
@@ -147,7 +147,7 @@ fn bench(service: Service, first: &Frame) -> Bench {
     for change in way(service, first) {
         nic.modify_qp(qp, &change).unwrap();
     }
-    Bench { engine: Biased::new(&table, nic), poller: Poller::new(completions), memory }
+    Bench { engine: Biased::new(&table, nic), poller: CompletionPoller::new(completions), memory }
 }
 
 impl Bench {

@@ -4,8 +4,7 @@
 use remora_memory::{Access, Bytes, Key};
 use remora_nic::wqe::Bounds;
 use remora_nic::{
-    AddressVector, Fetching, Modify, Poller, PostError, ReceiveRequest, Ring, Service, Word, stride,
-    write_receive,
+    AddressVector, CompletionPoller, Fetching, Modify, ReceiveQueue, Ring, SendQueue, Service, stride,
 };
 use remora_transport::state::State;
 use remora_wire::{Psn, Qpn};
@@ -15,18 +14,16 @@ use remora_wire::{Psn, Qpn};
 pub(crate) struct Program {
     pub queue_pairs: Vec<Endpoint>,
     pub shared_queues: Vec<ReceiveQueue>,
-    pub completion_queues: Vec<(u32, Poller)>,
+    pub completion_queues: Vec<(u32, CompletionPoller)>,
     /// Address of the last region. Regions have fixed addresses, so that they are equal in every run.
     pub next_address: u64,
 }
 
 /// A queue pair, as its program sees it.
 pub(crate) struct Endpoint {
-    pub send: Ring,
+    pub send: SendQueue,
     /// Receive queue; `None` if the queue pair uses a shared receive queue or receives nothing.
     pub receive: Option<ReceiveQueue>,
-    pub sent: u64,
-    pub bounds: Bounds,
 }
 
 /// A free list of PRISM, as its server sees it.
@@ -36,35 +33,6 @@ pub struct FreeList {
     /// Number of the free list, which ALLOCATE names.
     pub number: u64,
     pub(crate) posts: ReceiveQueue,
-}
-
-/// A queue of receive work requests, as the program sees it.
-pub(crate) struct ReceiveQueue {
-    pub ring: Ring,
-    pub posted: u64,
-    pub max_sge: u32,
-}
-
-impl ReceiveQueue {
-    pub(crate) fn new(max_wr: u32, max_sge: u32) -> ReceiveQueue {
-        ReceiveQueue { ring: ring(u64::from(max_wr) * stride(max_sge)), posted: 0, max_sge }
-    }
-
-    pub(crate) fn push(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        let stride = stride(self.max_sge);
-        if request.sges.len() > self.max_sge as usize {
-            return Err(PostError::TooManySges);
-        }
-        if self.posted + stride - self.ring.word(Word::Consumed) > self.ring.slots() {
-            return Err(PostError::QueueFull);
-        }
-        let ring = &self.ring;
-        let posted = self.posted;
-        write_receive(request.id, request.sges, |index, slot| ring.store(posted + index as u64, slot));
-        self.posted += stride;
-        self.ring.set_word(Word::Produced, self.posted);
-        Ok(())
-    }
 }
 
 /// A queue pair.
@@ -209,6 +177,19 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Returns the program's side of a new send queue.
+    pub(crate) fn send_queue(&self) -> SendQueue {
+        let bounds = Bounds { max_sge: self.max_sge, max_inline: self.max_inline };
+        SendQueue::new(ring(self.send_slots), bounds)
+    }
+
+    /// Returns the program's side of a new receive queue.
+    pub(crate) fn receive_queue(&self) -> ReceiveQueue {
+        receive_queue(self.receives, self.receive_max_sge)
+    }
+}
+
 /// All remote access rights.
 pub const REMOTE: Access = Access::from_bits(0xe).expect("three rights");
 /// All access rights.
@@ -255,7 +236,12 @@ pub fn changes(
     [Modify { access: Some(settings.access), ..init }, rtr, rts]
 }
 
-pub(crate) fn ring(slots: u64) -> Ring {
-    let slots = slots.next_power_of_two() as u32;
-    Ring::new(Bytes::heap(Ring::size(slots)).expect("memory for a queue")).expect("a ring")
+/// Returns the memory of a queue of `slots` slots.
+pub(crate) fn ring(slots: u32) -> Ring {
+    Ring::heap(slots).expect("memory for a queue")
+}
+
+/// Returns a queue for `max_wr` receive work requests.
+pub(crate) fn receive_queue(max_wr: u32, max_sge: u32) -> ReceiveQueue {
+    ReceiveQueue::new(ring(max_wr * stride(max_sge) as u32), max_sge)
 }

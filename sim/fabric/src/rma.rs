@@ -22,8 +22,8 @@ use std::sync::{Arc, Weak};
 
 use remora_memory::Pd;
 use remora_nic::rma::{
-    Cipher, Clock, Command, Completion, Identity, Init, Operand, PortalInit, RegionError, RegionKey,
-    RegionMemory, Regions, Rights,
+    Cipher, Clock, Command, CommandQueue, Completion, Identity, Init, Operand, PortalInit, RegionError,
+    RegionKey, RegionMemory, Regions, Rights,
 };
 use remora_nic::{NicError, Word, wqe::SLOT};
 use remora_transport::rma::Settings;
@@ -50,8 +50,7 @@ pub struct Portal {
     pub pid: u32,
     /// Incarnation of the process.
     pub incarnation: u32,
-    ring: remora_nic::Ring,
-    produced: u64,
+    commands: CommandQueue,
 }
 
 /// A region that peers can access by 1RMA.
@@ -79,7 +78,7 @@ pub struct Start {
 impl Portal {
     /// Returns the ring of commands.
     pub fn ring(&self) -> &remora_nic::Ring {
-        &self.ring
+        self.commands.ring()
     }
 }
 
@@ -166,10 +165,11 @@ impl World {
         incarnation: u32,
         pd: Pd,
     ) -> Result<Portal, NicError> {
-        let ring = ring(u64::from(slots));
+        let ring = ring(u32::from(slots));
         let init = PortalInit { ring: ring.clone(), slots, pd, cq: cq.number, pid, incarnation };
         let (number, first) = self.with_nic(cq.node, |nic, _| nic.create_portal(init))?;
-        Ok(Portal { node: cq.node, number, first, slots, cq, pid, incarnation, ring, produced: 0 })
+        let commands = CommandQueue::new(ring);
+        Ok(Portal { node: cq.node, number, first, slots, cq, pid, incarnation, commands })
     }
 
     /// Destroys a portal.
@@ -188,15 +188,14 @@ impl World {
 
     /// Writes arbitrary 64 bytes into a portal's ring and rings the portal.
     pub fn issue_bytes(&mut self, portal: &mut Portal, bytes: &[u8; SLOT]) {
-        portal.ring.store(portal.produced, bytes);
-        portal.produced += 1;
-        portal.ring.set_word(Word::Produced, portal.produced);
+        portal.commands.push_bytes(bytes);
+        portal.commands.publish();
         self.with_nic(portal.node, |nic, _| nic.ring_portal(portal.number));
     }
 
     /// Sets the producer index of a portal's ring to any value and rings the portal.
     pub fn move_producer(&mut self, portal: &Portal, index: u64) {
-        portal.ring.set_word(Word::Produced, index);
+        portal.ring().set_word(Word::Produced, index);
         self.with_nic(portal.node, |nic, _| nic.ring_portal(portal.number));
     }
 

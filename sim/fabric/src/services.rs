@@ -3,11 +3,11 @@
 
 use remora_nic::wqe::Bounds;
 use remora_nic::{
-    AddressVector, NicError, PostError, QueuePairInit, ReceiveRequest, Receives, Service, SrqInit, Target,
-    WorkRequest, XrcSrq,
+    AddressVector, NicError, PostError, QueuePairInit, ReceiveRequest, Receives, SendQueue, Service, SrqInit,
+    Target, WorkRequest, XrcSrq,
 };
 
-use crate::program::{CompletionQueue, Endpoint, QueuePair, ReceiveQueue, Settings, SharedQueue, ring};
+use crate::program::{CompletionQueue, Endpoint, QueuePair, Settings, SharedQueue, receive_queue, ring};
 use crate::world::World;
 
 impl World {
@@ -25,18 +25,18 @@ impl World {
         settings: &Settings,
     ) -> Result<QueuePair, NicError> {
         let node = send_cq.node;
-        let send = ring(u64::from(settings.send_slots));
-        let own = ReceiveQueue::new(settings.receives, settings.receive_max_sge);
+        let send = settings.send_queue();
+        let own = settings.receive_queue();
         let receives = match srq {
             Some(srq) => Receives::Shared(srq.number),
             None if service == Service::XrcInitiator => Receives::None,
-            None => Receives::Own { ring: own.ring.clone(), max_sge: own.max_sge },
+            None => Receives::Own { ring: own.ring().clone(), max_sge: own.max_sge() },
         };
         let receive = matches!(receives, Receives::Own { .. }).then_some(own);
         let init = QueuePairInit {
             service,
             pd: self.nodes[node].pd,
-            send_ring: send.clone(),
+            send_ring: send.ring().clone(),
             receives,
             send_cq: send_cq.number,
             receive_cq: receive_cq.number,
@@ -45,8 +45,7 @@ impl World {
         };
         let number = self.with_nic(node, |nic, _| nic.create_qp(init))?;
         let ends = &mut self.nodes[node].program.queue_pairs;
-        let bounds = Bounds { max_sge: settings.max_sge, max_inline: settings.max_inline };
-        ends.push(Endpoint { send, receive, sent: 0, bounds });
+        ends.push(Endpoint { send, receive });
         Ok(QueuePair { node, index: ends.len() - 1, number, service })
     }
 
@@ -61,11 +60,11 @@ impl World {
         max_sge: u32,
         xrc: Option<XrcSrq>,
     ) -> Result<SharedQueue, NicError> {
-        let end = ReceiveQueue::new(max_wr, max_sge);
-        let init = SrqInit { pd: self.nodes[node].pd, ring: end.ring.clone(), max_sge, xrc };
+        let queue = receive_queue(max_wr, max_sge);
+        let init = SrqInit { pd: self.nodes[node].pd, ring: queue.ring().clone(), max_sge, xrc };
         let number = self.with_nic(node, |nic, _| nic.create_srq(init))?;
         let queues = &mut self.nodes[node].program.shared_queues;
-        queues.push(end);
+        queues.push(queue);
         Ok(SharedQueue { node, index: queues.len() - 1, number })
     }
 
@@ -74,7 +73,7 @@ impl World {
     /// # Errors
     /// Fails like `ibv_post_srq_recv`.
     pub fn post_shared(&mut self, srq: SharedQueue, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        self.nodes[srq.node].program.shared_queues[srq.index].push(request)
+        self.nodes[srq.node].program.shared_queues[srq.index].post(request)
     }
 
     /// Resizes a shared receive queue to `max_wr` work requests.
@@ -82,10 +81,10 @@ impl World {
     /// # Errors
     /// Fails with [`NicError::TooSmall`] if the posted requests, or the limit of the queue, would not fit.
     pub fn resize_srq(&mut self, srq: SharedQueue, max_wr: u32) -> Result<(), NicError> {
-        let end = &self.nodes[srq.node].program.shared_queues[srq.index];
-        let ring = ReceiveQueue::new(max_wr, end.max_sge).ring;
+        let max_sge = self.nodes[srq.node].program.shared_queues[srq.index].max_sge();
+        let ring = receive_queue(max_wr, max_sge).ring().clone();
         self.with_nic(srq.node, |nic, _| nic.resize_srq(srq.number, ring.clone()))?;
-        self.nodes[srq.node].program.shared_queues[srq.index].ring = ring;
+        self.nodes[srq.node].program.shared_queues[srq.index].moved(ring);
         Ok(())
     }
 
@@ -96,8 +95,8 @@ impl World {
     pub fn create_xrc_target(&mut self, node: usize, domain: u32) -> Result<QueuePair, NicError> {
         let number = self.with_nic(node, |nic, _| nic.create_xrc_target(domain))?;
         let ends = &mut self.nodes[node].program.queue_pairs;
-        let bounds = Bounds { max_sge: 0, max_inline: 0 };
-        ends.push(Endpoint { send: ring(1), receive: None, sent: 0, bounds });
+        let send = SendQueue::new(ring(1), Bounds { max_sge: 0, max_inline: 0 }).closed();
+        ends.push(Endpoint { send, receive: None });
         Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::XrcTarget })
     }
 

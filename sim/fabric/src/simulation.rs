@@ -17,7 +17,7 @@ mod uplink;
 use std::sync::Arc;
 
 use remora_memory::{Access, Biased, Bytes, Range, Table};
-use remora_nic::{CompletionKind, Nic, Poller, Status};
+use remora_nic::{CompletionKind, CompletionPoller, Nic, Status};
 use remora_transport::{Counters, Instant};
 use remora_wire::frame::{Class, Egress as _, Endpoint, Ingress, Start};
 
@@ -93,7 +93,7 @@ impl Default for SimulationConfig {
 }
 
 /// Entries of each host's completion queue.
-const COMPLETIONS: u64 = 1 << 8;
+const COMPLETIONS: u32 = 1 << 8;
 /// Interval in picoseconds after which a NIC is run again if its due work cannot leave.
 const BLOCKED: u64 = 100 * Picos::NANOSECOND;
 /// Largest number of timers that a NIC handles in one run.
@@ -378,7 +378,7 @@ fn new_host(host: u32, zeros: &Bytes, config: &SimulationConfig) -> Host {
     let mut guard = engine.enter();
     let cq = guard.parts().0.create_cq(entries.clone()).expect("the first completion queue");
     drop(guard);
-    Host { engine, pd, key, cq, poller: Poller::new(entries), wake_at: Picos::NEVER }
+    Host { engine, pd, key, cq, poller: CompletionPoller::new(entries), wake_at: Picos::NEVER }
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! The verbs of a node's program: creates and connects queues, posts work requests and polls completions.
 
-use remora_memory::{Access, Bytes, Key, Range};
+use remora_memory::{Access, Bytes, Range};
 use remora_nic::chain::LoopbackInit;
 use remora_nic::prism::{self, FreeListFacts, FreeListInit};
-use remora_nic::wqe::{Bounds, SLOT};
+use remora_nic::wqe::SLOT;
 use remora_nic::{
-    AddressVector, Modify, ModifyFault, NicError, Poller, PostError, ReceiveRequest, Ring, Service, Target,
-    Word, WorkCompletion, WorkRequest, cqe::Cqe, wqe,
+    AddressVector, CompletionPoller, Modify, ModifyFault, NicError, PostError, ReceiveRequest, Ring, Service,
+    Target, WorkCompletion, WorkRequest, cqe::Cqe,
 };
 use remora_transport::state::State;
 
 use crate::program::{
-    CompletionQueue, Endpoint, FreeList, QueuePair, ReceiveQueue, Region, Settings, changes, ring,
+    CompletionQueue, Endpoint, FreeList, QueuePair, Region, Settings, changes, receive_queue, ring,
 };
 use crate::world::World;
 
@@ -40,22 +40,22 @@ impl World {
 
     /// Creates a completion queue of `slots` entries.
     pub fn create_cq(&mut self, node: usize, slots: u32) -> CompletionQueue {
-        let ring = ring(u64::from(slots));
+        let ring = ring(slots);
         let number = self.with_nic(node, |nic, _| nic.create_cq(ring.clone())).expect("space for a queue");
         let queues = &mut self.nodes[node].program.completion_queues;
-        queues.push((number, Poller::new(ring)));
+        queues.push((number, CompletionPoller::new(ring)));
         CompletionQueue { node, index: queues.len() - 1, number }
     }
 
     /// Creates a completion queue of `slots` entries that may overrun: WAIT counts its completions, so it
     /// need not be polled.
     pub fn create_counted_cq(&mut self, node: usize, slots: u32) -> CompletionQueue {
-        let ring = ring(u64::from(slots));
+        let ring = ring(slots);
         let number = self
             .with_nic(node, |nic, _| nic.create_cq_ignoring_overrun(ring.clone()))
             .expect("space for a queue");
         let queues = &mut self.nodes[node].program.completion_queues;
-        queues.push((number, Poller::new(ring)));
+        queues.push((number, CompletionPoller::new(ring)));
         CompletionQueue { node, index: queues.len() - 1, number }
     }
 
@@ -70,21 +70,20 @@ impl World {
         settings: &Settings,
     ) -> Result<QueuePair, NicError> {
         let node = send_cq.node;
-        let send = ring(u64::from(settings.send_slots));
-        let receive = ReceiveQueue::new(settings.receives, settings.receive_max_sge);
+        let send = settings.send_queue();
+        let receive = settings.receive_queue();
         let init = LoopbackInit {
             pd: self.nodes[node].pd,
-            send_ring: send.clone(),
-            receive_ring: receive.ring.clone(),
-            receive_max_sge: receive.max_sge,
+            send_ring: send.ring().clone(),
+            receive_ring: receive.ring().clone(),
+            receive_max_sge: receive.max_sge(),
             send_cq: send_cq.number,
             receive_cq: receive_cq.number,
             fetching: settings.fetching,
         };
         let number = self.with_nic(node, |nic, _| nic.create_loopback(init))?;
-        let bounds = Bounds { max_sge: settings.max_sge, max_inline: settings.max_inline };
         let ends = &mut self.nodes[node].program.queue_pairs;
-        ends.push(Endpoint { send, receive: Some(receive), sent: 0, bounds });
+        ends.push(Endpoint { send, receive: Some(receive) });
         Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::Rc })
     }
 
@@ -94,7 +93,7 @@ impl World {
     /// # Panics
     /// Panics if the node's table rejects the region.
     pub fn register_code(&mut self, qp: QueuePair, access: Access) -> Region {
-        let bytes = self.end(qp).send.bytes().clone();
+        let bytes = self.end(qp).send.ring().bytes().clone();
         self.register_bytes(qp.node, bytes, access)
     }
 
@@ -103,7 +102,7 @@ impl World {
     /// # Errors
     /// Fails with [`NicError::TooSmall`] if the entries in it would not fit.
     pub fn resize_cq(&mut self, cq: CompletionQueue, slots: u32) -> Result<(), NicError> {
-        let ring = ring(u64::from(slots));
+        let ring = ring(slots);
         self.with_nic(cq.node, |nic, _| nic.resize_cq(cq.number, ring.clone()))?;
         self.nodes[cq.node].program.completion_queues[cq.index].1.moved(ring);
         Ok(())
@@ -213,13 +212,9 @@ impl World {
     /// # Errors
     /// Fails like `ibv_post_send`.
     pub fn post_prism(&mut self, qp: QueuePair, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
-        let end = self.end(qp);
-        let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
-        let ring = &end.send;
-        let sent = end.sent;
-        let store = |index: usize, slot: &[u8; SLOT]| ring.store(sent + index as u64, slot);
-        end.sent += prism::write(request, &end.bounds, free as usize, store)? as u64;
-        end.send.set_word(Word::Produced, end.sent);
+        let send = &mut self.end(qp).send;
+        send.push_prism(request)?;
+        send.publish();
         Ok(())
     }
 
@@ -237,9 +232,9 @@ impl World {
     ) -> Result<FreeList, NicError> {
         let node = region.node;
         let pd = self.pd(region.node);
-        let posts = ReceiveQueue::new(count, 1);
+        let posts = receive_queue(count, 1);
         let base = region.remote(offset).addr;
-        let init = FreeListInit { pd, ring: posts.ring.clone(), base, size, count };
+        let init = FreeListInit { pd, ring: posts.ring().clone(), base, size, count };
         let number = self.with_nic(node, |nic, _| nic.create_free_list(init))?;
         Ok(FreeList { node, number, posts })
     }
@@ -249,8 +244,7 @@ impl World {
     /// # Errors
     /// Fails with `QueueFull` if all buffers are posted.
     pub fn post_buffer(&mut self, list: &mut FreeList, addr: u64) -> Result<(), PostError> {
-        let sge = remora_nic::Sge { addr, len: 0, lkey: Key::new(0) };
-        list.posts.push(&ReceiveRequest { id: 0, sges: &[sge] })
+        list.posts.post_buffer(addr)
     }
 
     /// Returns the state of a free list.
@@ -277,43 +271,38 @@ impl World {
         request: &WorkRequest<'_>,
         target: &Target,
     ) -> Result<(), PostError> {
-        let end = self.end(qp);
-        let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
-        let ring = &end.send;
-        let sent = end.sent;
-        let store = |index: usize, slot: &[u8; SLOT]| ring.store(sent + index as u64, slot);
-        end.sent += wqe::write_to(request, target, &end.bounds, free as usize, store)? as u64;
-        end.send.set_word(Word::Produced, end.sent);
+        let send = &mut self.end(qp).send;
+        send.push_to(request, target)?;
+        send.publish();
         Ok(())
     }
 
     /// Writes arbitrary bytes into the next slot of the send queue without ringing the doorbell.
     pub fn post_slot(&mut self, qp: QueuePair, slot: &[u8; SLOT]) {
-        let end = self.end(qp);
-        end.send.store(end.sent, slot);
-        end.sent += 1;
-        end.send.set_word(Word::Produced, end.sent);
+        let send = &mut self.end(qp).send;
+        send.overwrite(slot);
+        send.publish();
     }
 
     /// Returns the number of slots that were ever posted to a send queue.
     pub fn posted(&mut self, qp: QueuePair) -> u64 {
-        self.end(qp).sent
+        self.end(qp).send.produced()
     }
 
     /// Returns the ring of a send queue, in which RedN's programs change slots.
     pub fn send_ring(&mut self, qp: QueuePair) -> Ring {
-        self.end(qp).send.clone()
+        self.end(qp).send.ring().clone()
     }
 
     /// Returns the ring of the queue pair's own receive queue, or `None` if it has none.
     pub fn receive_ring(&mut self, qp: QueuePair) -> Option<Ring> {
-        self.end(qp).receive.as_ref().map(|end| end.ring.clone())
+        self.end(qp).receive.as_ref().map(|queue| queue.ring().clone())
     }
 
     /// Returns the number of slots that were ever posted to the queue pair's own receive queue; 0 if it has
     /// none.
     pub fn receives_posted(&mut self, qp: QueuePair) -> u64 {
-        self.end(qp).receive.as_ref().map_or(0, |end| end.posted)
+        self.end(qp).receive.as_ref().map_or(0, |queue| queue.produced())
     }
 
     /// Rings a queue pair's doorbell.
@@ -329,9 +318,9 @@ impl World {
     /// # Panics
     /// Panics if the queue pair has no receive queue of its own.
     pub fn post_receive(&mut self, qp: QueuePair, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        let end = self.end(qp).receive.as_mut().expect("a receive queue of its own");
-        end.push(request)?;
-        if end.ring.word(Word::Error) != 0 {
+        let queue = self.end(qp).receive.as_mut().expect("a receive queue of its own");
+        queue.post(request)?;
+        if queue.must_ring() {
             self.ring(qp);
         }
         Ok(())

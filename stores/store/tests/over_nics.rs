@@ -8,8 +8,8 @@ use std::sync::Arc;
 use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Pd, Range, Table as Regions};
 use remora_nic::kernel::{Get, Kernel, KernelInit};
 use remora_nic::{
-    AddressVector, Config, Modify, Nic, Payload, Poller, PostError, QueuePairInit, ReceiveRequest, Ring,
-    WorkCompletion, WorkRequest, wqe, write_receive,
+    AddressVector, CompletionPoller, Config, Modify, Nic, Payload, PostError, QueuePairInit, ReceiveRequest,
+    Ring, WorkCompletion, WorkRequest, wqe, write_receive,
 };
 use remora_store::Random;
 use remora_store::kv::farm::{self, Farm, FarmTable};
@@ -71,7 +71,7 @@ struct Side {
     send: Ring,
     receive: Ring,
     produced: [u64; 2],
-    poller: Poller,
+    poller: CompletionPoller,
     qp: Qpn,
 }
 
@@ -99,7 +99,7 @@ impl Side {
         let qp = nic.create_qp(init).unwrap();
         let out = Link { frames: VecDeque::new(), random: Random::new(seed), loss, lost: 0 };
         let engine = Biased::new(&regions, nic);
-        let poller = Poller::new(cq_ring);
+        let poller = CompletionPoller::new(cq_ring);
         Side { regions, pd, engine, out, send, receive, produced: [0; 2], poller, qp }
     }
 

@@ -2,7 +2,7 @@
 
 use remora_broker::client::{self, Neighbours, Range, Watch};
 use remora_broker::{Broker, Options};
-use remora_verbs::raw::{ChannelAdapter, Cq, Pd, Qp, QpAttributes, Target, Wanted};
+use remora_verbs::raw::{ChannelAdapter, Cq, Pd, Qp, QpAttributes, Wanted};
 use remora_verbs::{
     CreateError, Device, Flags, Modify, Operation, Payload, Psn, ReceiveRequest, Service, State, Status,
     WorkRequest,
@@ -120,7 +120,7 @@ impl Program {
             payload: Payload::Sges(&[]),
             flags: Flags { signaled: true, ..Flags::default() },
         };
-        qp.post_send(|queue| queue.push(&send, &Target::Peer)).unwrap().unwrap();
+        qp.post_send(|queue| queue.push(&send)).unwrap().unwrap();
         let mut status = None;
         while self.cq.poll(1, |cqe| status = Some(cqe.completion.status)).unwrap() == 0 {}
         status.unwrap()

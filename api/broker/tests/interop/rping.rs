@@ -11,7 +11,7 @@ use remora_broker::client::{self, CmClient, EventChannel, Options, Watch};
 use remora_broker::{Connect, ConnectedService, IdEvent, IdEventKind, PortSpace};
 use remora_cm::ConnParam;
 use remora_host::wait_readable;
-use remora_verbs::raw::{ChannelAdapter, Cq, Pd, Qp, QpAttributes, Target};
+use remora_verbs::raw::{ChannelAdapter, Cq, Pd, Qp, QpAttributes};
 use remora_verbs::{
     Access, Bytes, Device, Key, Modify, Psn, Range, ReceiveRequest, Remote, Service, Sge, State, Status,
     WorkRequest, work,
@@ -146,7 +146,7 @@ impl Program {
     }
 
     fn post(&self, request: &WorkRequest<'_>) {
-        self.qp.post_send(|queue| queue.push(request, &Target::Peer)).unwrap().unwrap();
+        self.qp.post_send(|queue| queue.push(request)).unwrap().unwrap();
     }
 
     /// Sends rping's message, which describes these bytes of the program's memory.

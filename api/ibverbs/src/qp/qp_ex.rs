@@ -285,7 +285,7 @@ fn post(object: &QpObject, requests: &Requests) -> Result<(), c_int> {
                 true => Payload::Inline(&requests.bytes[*start..*end]),
                 false => Payload::Sges(&requests.sges[*start..*end]),
             };
-            queue.push(&work.with(payload), &work.target).inspect_err(|_| queue.take_back())?;
+            queue.push_to(&work.with(payload), &work.target).inspect_err(|_| queue.take_back())?;
         }
         Ok(())
     });

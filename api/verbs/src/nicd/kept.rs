@@ -1,6 +1,6 @@
 //! The objects that a daemon has kept for a program that was restarted.
 
-use remora_nic::Poller;
+use remora_nic::CompletionPoller;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl Context {
                 }
                 (Reply::Queue(facts), memory) => {
                     self.skip_tags(facts.tag);
-                    let poller = Poller::resume(ring(one(memory)?)?);
+                    let poller = CompletionPoller::resume(ring(one(memory)?)?);
                     kept.queues.push(CompletionQueue::lent(self, daemon, &facts, poller));
                 }
                 (Reply::Kernel { number, domain }, _) => {

@@ -476,13 +476,10 @@ fn what_was_posted_and_not_rung_for_is_done_when_the_next_program_attaches() {
     let domain = context.alloc_pd().unwrap();
     let cq = context.create_cq(16).unwrap();
     let chain = domain.create_loopback(&cq, &cq, &QpOptions::default()).unwrap();
-    let ring = chain.rings().unwrap()[0];
     let bounds = remora_nic::wqe::Bounds { max_sge: 1, max_inline: 0 };
-    remora_nic::wqe::write_to(&work::nop(7), &remora_nic::Target::Peer, &bounds, 1, |slot, bytes| {
-        ring.store(slot as u64, bytes);
-    })
-    .unwrap();
-    ring.set_word(remora_nic::Word::Produced, 1);
+    let mut queue = remora_nic::SendQueue::new(chain.rings().unwrap()[0].clone(), bounds);
+    queue.push(&work::nop(7)).unwrap();
+    queue.publish();
     context.leave();
     drop((chain, cq, domain, context));
     let context = open();

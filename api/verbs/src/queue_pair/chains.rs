@@ -58,7 +58,7 @@ impl QueuePair<Ready> {
     /// receive.
     pub(crate) fn shape(&self) -> (u64, u64, u32) {
         let (receives, pieces) = match &self.inner.receive {
-            Incoming::Own(own) => own.shape(),
+            Incoming::Own(own) => (own.capacity(), own.max_sge()),
             _ => (0, 0),
         };
         (self.inner.send.ring().slots(), receives, pieces)
@@ -72,7 +72,7 @@ impl QueuePair<Ready> {
     /// Fills slots with the bytes of work requests, without publishing them to the NIC. Returns false if the
     /// queue has too few free slots.
     pub(crate) fn put_slots(&mut self, slots: &[[u8; SLOT]]) -> bool {
-        self.inner.send.push_slots(slots)
+        self.inner.send.push_slots(slots).is_ok()
     }
 
     /// Publishes the filled slots, and enables the first `enabled` slots of a managed or recycled queue.
@@ -142,6 +142,6 @@ impl<S> QueuePair<S> {
     pub fn recycle_receives(&mut self) -> Result<(), PostError> {
         self.inner.refuse_child()?;
         let Incoming::Own(own) = &mut self.inner.receive else { return Err(PostError::NoReceiveQueue) };
-        if own.recycle() { Ok(()) } else { Err(PostError::Queue(remora_nic::PostError::BadState)) }
+        Ok(own.recycle()?)
     }
 }

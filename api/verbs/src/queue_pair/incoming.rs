@@ -1,10 +1,9 @@
 //! The source of a queue pair's receive work requests: its own receive queue or a shared one.
 
 use remora_memory::Reentered;
-use remora_nic::ReceiveRequest;
+use remora_nic::{ReceiveQueue, ReceiveRequest};
 use std::sync::Arc;
 
-use super::queues::ReceiveSide;
 use crate::PostError;
 use crate::srq::Shared;
 
@@ -12,7 +11,7 @@ use crate::srq::Shared;
 #[derive(Debug)]
 pub(crate) enum Incoming {
     /// The queue pair's own receive queue.
-    Own(ReceiveSide),
+    Own(ReceiveQueue),
     /// A shared receive queue, kept alive by this reference.
     Shared(#[allow(dead_code, reason = "kept alive by being here")] Arc<Shared>),
     /// No source: the queue pair receives nothing (an XRC initiator).

@@ -4,11 +4,10 @@ use remora_host::codec::Bounded;
 use remora_host::connect::MAX_PRIVATE;
 use remora_memory::Access;
 use remora_nic::wqe::{self, Bounds};
-use remora_nic::{Fetching, MAX_RING_SLOTS, Ring, Service};
+use remora_nic::{Fetching, MAX_RING_SLOTS, ReceiveQueue, Ring, SendQueue, Service};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-use super::{ReceiveSide, SendSide};
 use crate::CreateError;
 
 remora_host::sent_as! {
@@ -163,15 +162,15 @@ impl QpOptions {
     }
 
     /// Returns the program's side of a receive queue with these attributes.
-    pub(super) fn receive_side(&self, ring: Ring) -> ReceiveSide {
-        let side = ReceiveSide::new(ring, remora_nic::stride(self.max_recv_sge), self.max_recv_sge);
+    pub(super) fn receive_side(&self, ring: Ring) -> ReceiveQueue {
+        let side = ReceiveQueue::new(ring, self.max_recv_sge);
         if self.max_recv_wr == 0 { side.closed() } else { side }
     }
 
     /// Returns the program's side of a send queue with these attributes.
-    pub(crate) fn send_side(&self, ring: Ring) -> SendSide {
+    pub(crate) fn send_side(&self, ring: Ring) -> SendQueue {
         let bounds = Bounds { max_sge: self.max_send_sge, max_inline: self.max_inline };
-        let side = SendSide::new(ring, bounds);
+        let side = SendQueue::new(ring, bounds);
         if self.max_send_wr == 0 { side.closed() } else { side }
     }
 }

@@ -2,7 +2,7 @@
 
 use remora_host::{Adapter, DriverCounters, Engine, EventHook, OpenError, PortFacts, PortKind};
 use remora_memory::{Access, AccessError, ForkMark, Key, Pd, Table};
-use remora_nic::{AddressVector, NicError, Ring};
+use remora_nic::{AddressVector, Ring};
 use remora_port::udp::SharedEndpoint;
 use remora_wire::Qpn;
 use remora_wire::frame::{Address, Endpoint, Route};
@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, OnceLock};
 
 use super::introduce::Links;
-use crate::{Bytes, CreateError, Device};
+use crate::{CreateError, Device};
 
 /// The NIC of a process (IBTA's channel adapter), with one engine.
 #[derive(Debug)]
@@ -244,6 +244,6 @@ impl ChannelAdapter {
 
     /// Allocates a queue of at least `slots` slots.
     pub(super) fn ring(&self, slots: u32) -> Result<Ring, CreateError> {
-        Ring::new(Bytes::heap(Ring::size(slots))?).ok_or(CreateError::Nic(NicError::TooSmall))
+        Ok(Ring::heap(slots)?)
     }
 }

@@ -2,7 +2,7 @@
 
 use remora_host::{CqHook, Inside};
 use remora_nic::cqe::Cqe;
-use remora_nic::{CqFlags, MAX_RING_SLOTS, Notify, Poller};
+use remora_nic::{CompletionPoller, CqFlags, MAX_RING_SLOTS, Notify};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,7 +15,7 @@ use crate::{CreateError, PollError};
 pub struct Cq {
     adapter: Arc<ChannelAdapter>,
     number: u32,
-    poller: Guarded<Poller>,
+    poller: Guarded<CompletionPoller>,
     depth: AtomicU32,
 }
 
@@ -41,7 +41,7 @@ impl Cq {
             Ok::<u32, CreateError>(number)
         })?;
         let depth = AtomicU32::new(ring.slots() as u32);
-        let poller = Guarded::new(adapter.engine(), Poller::new(ring));
+        let poller = Guarded::new(adapter.engine(), CompletionPoller::new(ring));
         Ok(Arc::new(Cq { adapter: Arc::clone(adapter), number, poller, depth }))
     }
 

@@ -2,7 +2,7 @@
 
 use remora_memory::{Owner, Pd};
 use remora_nic::wqe::{Bounds, MAX_SLOTS};
-use remora_nic::{Fetching, Modify, QueuePairInit, ReceiveCaps, SendCaps, Service, Target, WorkRequest};
+use remora_nic::{Fetching, Modify, QueuePairInit, ReceiveCaps, ReceiveQueue, SendCaps, SendQueue, Service};
 use remora_transport::state::State;
 use remora_wire::Qpn;
 use remora_wire::frame::{Endpoint, Peer};
@@ -10,10 +10,8 @@ use std::sync::Arc;
 
 use super::address::use_peer;
 use super::guarded::Guarded;
-pub use super::srq::Receives;
 use super::srq::slots;
 use super::{ChannelAdapter, Cq, Srq};
-use crate::queue_pair::{ReceiveSide, SendSide};
 use crate::{CreateError, PostError, QueueError};
 
 /// The sizes of a queue pair's queues (`ibv_qp_cap`).
@@ -82,9 +80,9 @@ pub struct Qp {
 
 #[derive(Debug)]
 struct Queues {
-    send: SendSide,
+    send: SendQueue,
     /// The receive queue; `None` if the queue pair uses a shared receive queue or receives nothing.
-    receive: Option<ReceiveSide>,
+    receive: Option<ReceiveQueue>,
     groups: Vec<Endpoint>,
     /// The peer of the port, or the link, that the queue pair is connected to.
     peer: Option<Peer>,
@@ -113,7 +111,7 @@ impl Qp {
             (None, _) => {
                 let ring =
                     adapter.ring(slots(ReceiveCaps { max_wr: attributes.max_recv_wr.max(1), max_sge })?)?;
-                let side = ReceiveSide::new(ring.clone(), remora_nic::stride(max_sge), max_sge);
+                let side = ReceiveQueue::new(ring.clone(), max_sge);
                 (remora_nic::Receives::Own { ring, max_sge }, Some(side.limited(attributes.max_recv_wr)))
             }
         };
@@ -139,7 +137,7 @@ impl Qp {
             let _ = adapter.table().release_pd(pd);
         })?;
         let bounds = Bounds { max_sge: attributes.max_send_sge, max_inline: attributes.max_inline };
-        let send = SendSide::new(send_ring, bounds);
+        let send = SendQueue::new(send_ring, bounds);
         let send = match attributes.max_send_wr {
             0 => send.closed(),
             most => send.limited(most),
@@ -160,7 +158,7 @@ impl Qp {
     pub fn create_xrc_target(adapter: &Arc<ChannelAdapter>, domain: u32) -> Result<Arc<Qp>, CreateError> {
         adapter.refuse_child()?;
         let number = adapter.engine().control(|control| control.nic.create_xrc_target(domain))?;
-        let send = SendSide::new(adapter.ring(1)?, Bounds { max_sge: 0, max_inline: 0 }).closed();
+        let send = SendQueue::new(adapter.ring(1)?, Bounds { max_sge: 0, max_inline: 0 }).closed();
         let queues = Queues { send, receive: None, groups: Vec::new(), peer: None };
         Ok(Qp::over(adapter, number, Service::XrcTarget, None, queues))
     }
@@ -253,14 +251,14 @@ impl Qp {
         self.queues.engine().control(|control| control.nic.query_qp(self.number))
     }
 
-    /// Posts send work requests: `fill` pushes them one by one to its argument. The NIC sees them together,
+    /// Posts send work requests: `fill` pushes them one by one to the queue. The NIC sees them together,
     /// with one doorbell.
     ///
     /// # Errors
     /// `Queue(BadState)` before RTS; `Failed` once the NIC has failed; `Forked` in a forked child;
     /// `Reentered`.
     #[inline]
-    pub fn post_send<R>(&self, fill: impl FnOnce(&mut SendQueue<'_>) -> R) -> Result<R, PostError> {
+    pub fn post_send<R>(&self, fill: impl FnOnce(&mut SendQueue) -> R) -> Result<R, PostError> {
         if self.adapter.is_child() {
             return Err(PostError::Forked);
         }
@@ -270,9 +268,11 @@ impl Qp {
                 return Err(PostError::Queue(QueueError::BadState));
             }
             self.refuse_failed(state)?;
-            let side = &mut self.queues.get(inside).send;
-            let filled = fill(&mut SendQueue(side));
-            if side.publish() {
+            let queue = &mut self.queues.get(inside).send;
+            let before = queue.published();
+            let filled = fill(queue);
+            queue.publish();
+            if queue.published() != before {
                 inside.ring(self.number);
             }
             Ok(filled)
@@ -289,13 +289,13 @@ impl Qp {
         Ok(())
     }
 
-    /// Posts receive work requests: `fill` pushes them one by one to its argument.
+    /// Posts receive work requests: `fill` pushes them one by one to the queue.
     ///
     /// # Errors
     /// `Queue(BadState)` in RESET; `NoReceiveQueue`; `Failed` once the NIC has failed; `Forked` in a forked
     /// child; `Reentered`.
     #[inline]
-    pub fn post_recv<R>(&self, fill: impl FnOnce(&mut Receives<'_>) -> R) -> Result<R, PostError> {
+    pub fn post_recv<R>(&self, fill: impl FnOnce(&mut ReceiveQueue) -> R) -> Result<R, PostError> {
         if self.adapter.is_child() {
             return Err(PostError::Forked);
         }
@@ -305,10 +305,10 @@ impl Qp {
                 return Err(PostError::Queue(QueueError::BadState));
             }
             self.refuse_failed(state)?;
-            let side = self.queues.get(inside).receive.as_mut().ok_or(PostError::NoReceiveQueue)?;
-            let filled = fill(&mut Receives(side));
-            side.publish();
-            if side.must_ring() {
+            let queue = self.queues.get(inside).receive.as_mut().ok_or(PostError::NoReceiveQueue)?;
+            let filled = fill(queue);
+            queue.publish();
+            if queue.must_ring() {
                 inside.ring(self.number);
             }
             Ok(filled)
@@ -365,24 +365,5 @@ impl Qp {
             table.release_pd(pd)?;
         }
         Ok(())
-    }
-}
-
-/// A send queue that is being filled.
-pub struct SendQueue<'a>(&'a mut SendSide);
-
-impl SendQueue<'_> {
-    /// Adds one work request.
-    ///
-    /// # Errors
-    /// The reason why the queue refuses the request. The requests before it stay.
-    #[inline]
-    pub fn push(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), remora_nic::PostError> {
-        self.0.push_to(request, target)
-    }
-
-    /// Drops all requests that were added.
-    pub fn take_back(&mut self) {
-        self.0.take_back();
     }
 }

@@ -1,13 +1,12 @@
 //! Shared receive queues that any thread posts to.
 
 use remora_memory::Pd;
-use remora_nic::{ReceiveCaps, ReceiveRequest, SrqFacts, SrqInit, XrcSrq};
+use remora_nic::{ReceiveCaps, ReceiveQueue, SrqFacts, SrqInit, XrcSrq};
 use remora_wire::Qpn;
 use std::sync::Arc;
 
 use super::guarded::Guarded;
 use super::{ChannelAdapter, Cq};
-use crate::queue_pair::ReceiveSide;
 use crate::{CreateError, PostError};
 
 /// A shared receive queue (`ibv_srq`).
@@ -17,7 +16,7 @@ pub struct Srq {
     number: Qpn,
     pd: Pd,
     max_sge: u32,
-    receive: Guarded<ReceiveSide>,
+    receive: Guarded<ReceiveQueue>,
 }
 
 impl Srq {
@@ -42,7 +41,7 @@ impl Srq {
         let number = made.inspect_err(|_| {
             let _ = adapter.table().release_pd(pd);
         })?;
-        let receive = ReceiveSide::new(ring, remora_nic::stride(max_sge), max_sge);
+        let receive = ReceiveQueue::new(ring, max_sge);
         let receive = Guarded::new(adapter.engine(), receive);
         Ok(Arc::new(Srq { adapter: Arc::clone(adapter), number, pd, max_sge, receive }))
     }
@@ -52,18 +51,18 @@ impl Srq {
         self.number
     }
 
-    /// Posts receive work requests: `fill` pushes them one by one to its argument.
+    /// Posts receive work requests: `fill` pushes them one by one to the queue.
     ///
     /// # Errors
     /// `Forked` in a forked child; `Reentered`.
-    pub fn post_recv<R>(&self, fill: impl FnOnce(&mut Receives<'_>) -> R) -> Result<R, PostError> {
+    pub fn post_recv<R>(&self, fill: impl FnOnce(&mut ReceiveQueue) -> R) -> Result<R, PostError> {
         if self.adapter.is_child() {
             return Err(PostError::Forked);
         }
         Ok(self.receive.engine().inside(|inside| {
-            let side = self.receive.get(inside);
-            let filled = fill(&mut Receives(side));
-            side.publish();
+            let queue = self.receive.get(inside);
+            let filled = fill(queue);
+            queue.publish();
             filled
         })?)
     }
@@ -117,20 +116,6 @@ impl Srq {
         }
         self.receive.engine().control(|control| control.nic.destroy_srq(self.number))?;
         Ok(self.adapter.table().release_pd(self.pd)?)
-    }
-}
-
-/// A receive queue that is being filled.
-pub struct Receives<'a>(pub(super) &'a mut ReceiveSide);
-
-impl Receives<'_> {
-    /// Adds one work request.
-    ///
-    /// # Errors
-    /// The reason why the queue refuses the request. The requests before it stay.
-    #[inline]
-    pub fn push(&mut self, request: &ReceiveRequest<'_>) -> Result<(), remora_nic::PostError> {
-        self.0.push(request)
     }
 }
 

@@ -174,8 +174,7 @@ impl Backend {
                 return Ok(NewPortal { facts, ring });
             }
         };
-        let memory = context.memory(Ring::size(u32::from(slots)))?;
-        let ring = Ring::new(memory).ok_or(CreateError::TooFew("slots", 0, 1))?;
+        let ring = context.ring(u32::from(slots))?;
         let init = PortalInit {
             ring: ring.clone(),
             slots,

@@ -2,8 +2,7 @@
 
 use remora_host::Clock;
 use remora_nic::cqe::Cqe;
-use remora_nic::rma::{Command, Completion, Operand};
-use remora_nic::{Ring, Word};
+use remora_nic::rma::{Command, CommandQueue, Completion, Operand};
 use remora_transport::Instant;
 use remora_transport::rma::Status;
 use remora_transport::rma::executor::{Executor, OnFailure, SubmitError, Transfer, TransferEnd};
@@ -77,8 +76,7 @@ pub const TRANSFERS: u32 = 1024;
 pub struct Portal {
     rma: Rma,
     facts: PortalFacts,
-    ring: Ring,
-    produced: u64,
+    commands: CommandQueue,
     /// The number of transfers submitted so far.
     submitted: u64,
     cq: CompletionQueue,
@@ -111,8 +109,7 @@ impl Portal {
         Ok(Portal {
             rma: rma.clone(),
             facts,
-            ring,
-            produced: 0,
+            commands: CommandQueue::new(ring),
             submitted: 0,
             cq,
             executor: Executor::new(slots, TRANSFERS, &rma.inner.options.congestion),
@@ -376,7 +373,6 @@ impl Portal {
     }
 
     fn flush_at(&mut self, now: Instant) {
-        let before = self.produced;
         while let Some(chunk) = self.executor.next(now) {
             let Some(job) = self.jobs[chunk.place as usize] else { continue };
             let shifted = |operand: Operand| Operand { offset: operand.offset + chunk.offset, ..operand };
@@ -391,11 +387,9 @@ impl Portal {
                 server: job.grant.server,
                 key: job.grant.key(job.kind),
             };
-            self.ring.store(self.produced, &command.bytes());
-            self.produced += 1;
+            self.commands.push(&command);
         }
-        if self.produced > before {
-            self.ring.set_word(Word::Produced, self.produced);
+        if self.commands.publish() {
             self.rma.inner.backend.ring(&self.facts);
         }
     }

@@ -70,7 +70,7 @@ fn posts_before_their_state_are_refused_and_a_receive_queue_holds_what_was_asked
     let bad_state = PostError::Queue(QueueError::BadState);
     let receive = |id| qp.post_recv(|queue| queue.push(&ReceiveRequest { id, sges: &[] }));
     assert_eq!(receive(0), Err(bad_state));
-    assert_eq!(qp.post_send(|queue| queue.push(&nop(1), &Target::Peer)), Err(bad_state));
+    assert_eq!(qp.post_send(|queue| queue.push(&nop(1))), Err(bad_state));
     let init = Modify {
         state: Some(State::Init),
         access: Some(Access::NONE),
@@ -81,7 +81,7 @@ fn posts_before_their_state_are_refused_and_a_receive_queue_holds_what_was_asked
     qp.modify(&init).unwrap();
     (0..3).for_each(|id| assert_eq!(receive(id), Ok(Ok(()))));
     assert_eq!(receive(3), Ok(Err(QueueError::QueueFull)));
-    assert_eq!(qp.post_send(|queue| queue.push(&nop(1), &Target::Peer)), Err(bad_state));
+    assert_eq!(qp.post_send(|queue| queue.push(&nop(1))), Err(bad_state));
     // In ERR, all work is flushed in order.
     qp.modify(&Modify { state: Some(State::Err), ..Modify::default() }).unwrap();
     let mut ids = Vec::new();
@@ -136,7 +136,7 @@ fn sizes_beyond_the_bounds_are_refused_and_the_largest_requests_all_fit() {
     one.modify(&Modify { state: Some(State::Sqd), ..Modify::default() }).unwrap();
     let send = WorkRequest { operation: Operation::Send, payload: Payload::Inline(&[7; 960]), ..nop(1) };
     for posted in 0..40 {
-        let pushed = one.post_send(|queue| queue.push(&send, &Target::Peer));
+        let pushed = one.post_send(|queue| queue.push(&send));
         assert_eq!(pushed, Ok(Ok(())), "request {posted}");
     }
 }
@@ -164,7 +164,7 @@ fn threads_share_a_queue_pair_and_a_completion_queue_without_losing_any() {
                 while left > 0 || seen.iter().map(|seen| seen.load(Ordering::Relaxed)).sum::<u32>() < 3 * EACH
                 {
                     if left > 0 {
-                        match one.post_send(|queue| queue.push(&nop(thread), &Target::Peer)).unwrap() {
+                        match one.post_send(|queue| queue.push(&nop(thread))).unwrap() {
                             Ok(()) => left -= 1,
                             Err(error) => assert_eq!(error, QueueError::QueueFull),
                         }
@@ -194,13 +194,13 @@ fn what_a_batch_takes_back_is_never_seen() {
     let other = qp();
     connect(&adapter, &one, &other);
     let refused = one.post_send(|queue| {
-        queue.push(&nop(1), &Target::Peer)?;
+        queue.push(&nop(1))?;
         let long = [Sge { addr: 0, len: 1, lkey: remora_verbs::Key::new(0) }; 2];
         let send = WorkRequest { operation: Operation::Send, payload: Payload::Sges(&long), ..nop(2) };
-        queue.push(&send, &Target::Peer).inspect_err(|_| queue.take_back())
+        queue.push(&send).inspect_err(|_| queue.take_back())
     });
     assert_eq!(refused, Ok(Err(QueueError::TooManySges)));
-    one.post_send(|queue| queue.push(&nop(3), &Target::Peer)).unwrap().unwrap();
+    one.post_send(|queue| queue.push(&nop(3))).unwrap().unwrap();
     let mut ids = Vec::new();
     while cq.poll(8, |cqe| ids.push(cqe.completion.id)).unwrap() == 0 {}
     assert_eq!(ids, [3]);
@@ -223,7 +223,7 @@ fn an_acknowledgement_that_has_arrived_counts_before_a_queue_pair_goes_to_err() 
     connect_to(&adapters[1], &far, &adapters[0], &qp);
     far.post_recv(|queue| queue.push(&ReceiveRequest { id: 2, sges: &[] })).unwrap().unwrap();
     let send = WorkRequest { operation: Operation::Send, ..nop(1) };
-    qp.post_send(|queue| queue.push(&send, &Target::Peer)).unwrap().unwrap();
+    qp.post_send(|queue| queue.push(&send)).unwrap().unwrap();
     // The peer's NIC acknowledges in the pass that receives the message. The requester does not poll before
     // it enters ERR.
     while far_cq.poll(1, |cqe| assert_eq!(cqe.completion.id, 2)).unwrap() == 0 {}
@@ -267,7 +267,7 @@ fn a_datagram_comes_behind_the_traffic_class_that_its_address_handle_names() {
             let destination = Destination { qp: Qpn::new(receiver.number()), qkey: receiver.qkey() };
             let send = WorkRequest { operation: Operation::Send, ..nop(2) };
             let target = Target::Datagram { handle: ah.number(), to: destination };
-            qp.post_send(|queue| queue.push(&send, &target)).unwrap().unwrap();
+            qp.post_send(|queue| queue.push_to(&send, &target)).unwrap().unwrap();
             let mut done = [EMPTY; 1];
             assert_eq!(cq.wait(&mut done, std::time::Duration::from_secs(60)), Ok(1));
             let grh = memory.get::<[u8; GRH]>(0).unwrap();

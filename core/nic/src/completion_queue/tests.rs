@@ -1,12 +1,12 @@
-use remora_memory::Bytes;
 use std::collections::VecDeque;
 
 use super::*;
 use crate::prism::Verdict;
+use crate::program::CompletionPoller;
 use crate::request::{CompletionKind, Status, WorkCompletion};
 
 fn ring(slots: u32) -> Ring {
-    Ring::new(Bytes::heap(Ring::size(slots)).unwrap()).unwrap()
+    Ring::heap(slots).unwrap()
 }
 
 fn cqe(qp: u32, id: u64) -> Cqe {
@@ -28,13 +28,13 @@ fn cqe(qp: u32, id: u64) -> Cqe {
 /// Both ends of a queue.
 struct Ends {
     queue: CompletionQueue,
-    poller: Poller,
+    poller: CompletionPoller,
 }
 
 impl Ends {
     fn of(slots: u32) -> Ends {
         let ring = ring(slots);
-        Ends { queue: CompletionQueue::new(ring.clone()), poller: Poller::new(ring) }
+        Ends { queue: CompletionQueue::new(ring.clone()), poller: CompletionPoller::new(ring) }
     }
 
     fn write(&mut self, qp: u32, id: u64) -> Written {
@@ -114,7 +114,7 @@ fn a_queue_that_nobody_polls_is_looked_through_once() {
         queue.write(&cqe(5, id), Instant(0));
     }
     queue.remove(Qpn::new(5));
-    let firsts: Vec<u64> = (99..103).map(|index| load(&ring, index)[0]).collect();
+    let firsts: Vec<u64> = (99..103).map(|index| ring.words(index)[0]).collect();
     assert_eq!((firsts, queue.written()), (vec![255; 4], 103));
     // A consumer index that lies costs no more.
     ring.set_word(Word::Consumed, u64::MAX);
@@ -195,7 +195,7 @@ fn a_thread_that_polls_meanwhile_sees_each_completion_whole_or_not_at_all() {
             let gone = removed.load(Ordering::Acquire);
             let entry = poller.poll();
             poller.free();
-            polled.store(poller.next, Ordering::Release);
+            polled.store(poller.ring().word(Word::Consumed), Ordering::Release);
             let Some(entry) = entry else { continue };
             let WorkCompletion { id, qp_num, kind, outcome, .. } = entry.completion;
             if id == u64::MAX {
@@ -216,7 +216,7 @@ fn only_a_queue_with_timestamps_says_when_its_completions_were_written() {
         let ring = ring(4);
         let flags = CqFlags { timestamps, ..CqFlags::default() };
         let mut queue = CompletionQueue::with_flags(ring.clone(), flags);
-        let mut poller = Poller::new(ring);
+        let mut poller = CompletionPoller::new(ring);
         for now in [0, 5, (1 << 56) - 1, (1 << 56) + 7] {
             queue.write(&cqe(1, now), Instant(now));
             let entry = poller.poll().unwrap();

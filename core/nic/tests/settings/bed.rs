@@ -7,8 +7,8 @@ use std::sync::Arc;
 use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Key, Pd, Range, Table};
 use remora_nic::cqe::Cqe;
 use remora_nic::{
-    AddressVector, Config, Fetching, Flags, Modify, Nic, Operation, Payload, Poller, QueuePairInit, Receives,
-    Remote, Ring, Service, Sge, Word, WorkRequest, wqe,
+    AddressVector, CompletionPoller, Config, Fetching, Flags, Modify, Nic, Operation, Payload, QueuePairInit,
+    Receives, Remote, Ring, Service, Sge, Word, WorkRequest, wqe,
 };
 use remora_transport::state::State;
 use remora_transport::{Counters, Instant};
@@ -121,7 +121,7 @@ pub(crate) struct Host {
     memory: Bytes,
     key: Key,
     cq: u32,
-    poller: Poller,
+    poller: CompletionPoller,
     ends: Vec<End>,
 }
 
@@ -151,7 +151,7 @@ impl Host {
         let cq = nic.create_cq(completions.clone()).unwrap();
         let port = Port { frames: VecDeque::new(), space: [usize::MAX; Class::COUNT], lent: None };
         let engine = Biased::new(&table, nic);
-        let poller = Poller::new(completions);
+        let poller = CompletionPoller::new(completions);
         Host { engine, port, pd, memory, key, cq, poller, ends: Vec::new() }
     }
 

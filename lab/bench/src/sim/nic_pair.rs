@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 use remora_fabric::{Settings, changes};
 use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
 use remora_nic::{
-    AddressVector, Config, Fetching, Flags, Nic, Operation, Payload, Poller, QueuePairInit, Receives, Remote,
-    Ring, Service, Sge, Word, WorkRequest, wqe,
+    AddressVector, CompletionPoller, Config, Fetching, Flags, Nic, Operation, Payload, QueuePairInit,
+    Receives, Remote, Ring, Service, Sge, Word, WorkRequest, wqe,
 };
 use remora_wire::Qpn;
 use remora_wire::frame::Route;
@@ -55,7 +55,7 @@ struct Side {
     out: Pipe,
     send: Ring,
     sent: u64,
-    poller: Poller,
+    poller: CompletionPoller,
     sge: Sge,
     number: Qpn,
     _memory: Bytes,
@@ -94,7 +94,7 @@ fn side(seed: u64) -> Result<Side> {
         out: Pipe { bytes: vec![0; FRAME * SLOTS as usize], lens: Vec::with_capacity(SLOTS as usize) },
         send,
         sent: 0,
-        poller: Poller::new(entries),
+        poller: CompletionPoller::new(entries),
         sge: Sge { addr: memory.address(), len: LEN, lkey },
         number,
         _memory: memory,

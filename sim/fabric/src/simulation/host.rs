@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use remora_memory::{Biased, Key, Pd};
-use remora_nic::{Nic, Poller};
+use remora_nic::{CompletionPoller, Nic};
 use remora_wire::frame::{Address, Endpoint};
 
 use crate::engine::Picos;
@@ -19,7 +19,7 @@ pub(crate) struct Host {
     /// Key of the region, which consists of zeros.
     pub key: Key,
     pub cq: u32,
-    pub poller: Poller,
+    pub poller: CompletionPoller,
     /// Time of the earliest scheduled wake-up.
     pub wake_at: Picos,
 }

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use remora_memory::{Access, Key};
-use remora_nic::wqe::{self, Bounds, SLOT};
+use remora_nic::wqe::Bounds;
 use remora_nic::{
-    AddressVector, Fetching, Flags, Modify, Operation, Payload, QueuePairInit, ReceiveRequest, Receives,
-    Remote, Ring, Service, Sge, Target, Word, WorkRequest,
+    AddressVector, Fetching, Flags, Modify, Operation, Payload, QueuePairInit, ReceiveQueue, ReceiveRequest,
+    Receives, Remote, SendQueue, Service, Sge, WorkRequest,
 };
 use remora_transport::congestion::Algorithm;
 use remora_wire::Qpn;
@@ -17,7 +17,7 @@ use super::peer::PeerHost;
 use super::spec::{FlowSpec, Senders, Verb};
 use super::{Simulation, host};
 use crate::network::{Balancing, flow_hash};
-use crate::program::{ReceiveQueue, Settings, changes, ring};
+use crate::program::{Settings, changes, receive_queue, ring};
 
 /// Slots of a queue pair: as many as its flow needs, within this range. A kept queue pair has the maximum, so
 /// that 32 work requests are posted at the same time; no network has more in flight.
@@ -33,9 +33,8 @@ pub(crate) type Sharing = (u32, u32, bool, Option<u8>, Option<u32>);
 struct End {
     host: u32,
     number: Qpn,
-    send: Ring,
+    send: SendQueue,
     receive: ReceiveQueue,
-    sent: u64,
 }
 
 /// Two connected queue pairs, and their flows.
@@ -78,7 +77,7 @@ impl QueuePairs {
     }
 
     fn takes_another(&self) -> bool {
-        self.outstanding < self.ends[0].send.slots() / SLOTS_OF_REQUEST
+        self.outstanding < self.ends[0].send.ring().slots() / SLOTS_OF_REQUEST
     }
 }
 
@@ -140,21 +139,21 @@ impl Simulation {
     }
 
     fn make_end(&mut self, host: u32, slots: u32) -> Option<End> {
-        let send = ring(u64::from(slots));
-        let receive = ReceiveQueue::new(slots, 1);
+        let send = SendQueue::new(ring(slots), Bounds { max_sge: 1, max_inline: 0 });
+        let receive = receive_queue(slots, 1);
         let place = &mut self.hosts[host as usize];
         let init = QueuePairInit {
             service: Service::Rc,
             pd: place.pd,
-            send_ring: send.clone(),
-            receives: Receives::Own { ring: receive.ring.clone(), max_sge: receive.max_sge },
+            send_ring: send.ring().clone(),
+            receives: Receives::Own { ring: receive.ring().clone(), max_sge: receive.max_sge() },
             send_cq: place.cq,
             receive_cq: place.cq,
             signal_all: true,
             fetching: Fetching::Posted,
         };
         let number = place.engine.enter().parts().0.create_qp(init).ok()?;
-        Some(End { host, number, send, receive, sent: 0 })
+        Some(End { host, number, send, receive })
     }
 
     fn connect(&mut self, number: u32, spec: &FlowSpec, ends: &[End; 2]) {
@@ -243,7 +242,6 @@ impl Simulation {
     pub(super) fn post(&mut self, pair: u32) {
         let message = u64::from(self.config.message);
         let Some(pairs) = &mut self.flows.pairs[pair as usize] else { return };
-        let before = pairs.ends[0].sent;
         while let Some(number) = pairs.flows.get(pairs.posted).copied()
             && pairs.takes_another()
         {
@@ -258,8 +256,8 @@ impl Simulation {
             pairs.outstanding += 1;
             pairs.posted += usize::from(running.posted == spec.bytes);
         }
-        let own = &pairs.ends[0];
-        if own.sent > before {
+        let own = &mut pairs.ends[0];
+        if own.send.publish() {
             self.hosts[own.host as usize].engine.enter().parts().0.doorbell(own.number);
         }
     }
@@ -282,7 +280,7 @@ fn put([own, peer]: &mut [End; 2], keys: [Key; 2], posted: &Posted) -> u64 {
     let remote = Remote { addr: host::ADDRESS, rkey: keys[1] };
     let mut receive = |sges: &[Sge]| {
         let request = ReceiveRequest { id: u64::from(flow), sges };
-        peer.receive.push(&request).expect("the receive queue has as many slots as the send queue");
+        peer.receive.post(&request).expect("the receive queue has as many slots as the send queue");
     };
     let operation = match verb {
         Verb::Write if tells => {
@@ -302,13 +300,6 @@ fn put([own, peer]: &mut [End; 2], keys: [Key; 2], posted: &Posted) -> u64 {
         payload: Payload::Sges(&list),
         flags: Flags { signaled: true, ..Flags::default() },
     };
-    let free = own.send.slots() - (own.sent - own.send.word(Word::Consumed));
-    let ring = &own.send;
-    let sent = own.sent;
-    let store = |index: usize, slot: &[u8; SLOT]| ring.store(sent + index as u64, slot);
-    let bounds = Bounds { max_sge: 1, max_inline: 0 };
-    let slots = wqe::write_to(&request, &Target::Peer, &bounds, free as usize, store);
-    own.sent += slots.expect("the send queue has space for the posted requests") as u64;
-    own.send.set_word(Word::Produced, own.sent);
+    own.send.push(&request).expect("the send queue has space for the posted requests");
     u64::from(verb == Verb::Send || tells && verb == Verb::Write)
 }

@@ -1,8 +1,8 @@
 //! Tests of 1RMA that a daemon lends: limits, objects that become free, and programs that name objects of
 //! others.
 
-use remora_nic::rma::{Command, Completion, Operand, RegionKey, Rights};
-use remora_nic::{Ring, Word};
+use remora_nic::Word;
+use remora_nic::rma::{Command, CommandQueue, Completion, Operand, RegionKey, Rights};
 use remora_transport::rma::Status;
 use remora_wire::frame::{Address, Endpoint};
 use remora_wire::rma::{Body, Class, Kind, Message};
@@ -109,16 +109,15 @@ impl Program {
         let number = cq.number();
         let asked = CreatePortal { domain, cq: number, slots, bulk_only: false };
         let (facts, ring) = daemon.create_portal(asked).unwrap();
-        RawPortal { daemon, facts, ring, cq, produced: 0 }
+        RawPortal { daemon, facts, commands: CommandQueue::new(ring), cq }
     }
 }
 
 struct RawPortal {
     daemon: Arc<DaemonClient>,
     facts: PortalFacts,
-    ring: Ring,
+    commands: CommandQueue,
     cq: CompletionQueue,
-    produced: u64,
 }
 
 impl RawPortal {
@@ -137,9 +136,8 @@ impl RawPortal {
     }
 
     fn issue(&mut self, bytes: &[u8; 64]) {
-        self.ring.store(self.produced, bytes);
-        self.produced += 1;
-        self.ring.set_word(Word::Produced, self.produced);
+        self.commands.push_bytes(bytes);
+        self.commands.publish();
         self.daemon.ring(self.facts.bell);
     }
 
@@ -340,12 +338,12 @@ fn babble(slots: &RawPortal, local: &RmaRegion, grant: &Grant, seed: u64) {
             },
             _ => bytes.iter_mut().for_each(|byte| *byte = numbers.next() as u8),
         }
-        slots.ring.store(numbers.below(16) as u64, &bytes);
+        slots.commands.ring().store(numbers.below(16) as u64, &bytes);
         let index = match numbers.below(8) {
             0 => numbers.next(),
             _ => round / 4,
         };
-        slots.ring.set_word(Word::Produced, index);
+        slots.commands.ring().set_word(Word::Produced, index);
         slots.cq.ring().set_word(Word::Consumed, numbers.next());
         slots.daemon.ring(slots.facts.bell);
     }
