@@ -4,8 +4,8 @@ mod client;
 
 use remora_memory::{Access, Biased, Bytes, Mem, Pd, Range, Table};
 use remora_nic::chain::LoopbackInit;
-use remora_nic::wqe::{SLOT, Wqe};
-use remora_nic::{Nic, Ring, Status, Word, stride};
+use remora_nic::wqe::{Bounds, MAX_INLINE, MAX_SGE, SLOT, Wqe};
+use remora_nic::{Nic, ReceiveQueue, ReceiveRequest, Ring, SendQueue, Status, stride};
 use remora_transport::Instant;
 use remora_transport::state::State;
 use remora_wire::Qpn;
@@ -68,10 +68,9 @@ pub struct Failure {
 
 struct Loaded {
     qp: Qpn,
-    send: Ring,
-    receives: Ring,
+    send: SendQueue,
+    receives: ReceiveQueue,
     completions: Ring,
-    posted: u64,
     client: Option<Client>,
 }
 
@@ -125,9 +124,9 @@ impl Machine {
         // The code region excludes the indices before the slots, because a chain that could write these
         // could post work requests.
         let code = queues.iter().zip(&numbers.queues).map(|(queue, numbers)| Range {
-            bytes: queue.send.bytes().clone(),
+            bytes: queue.send.ring().bytes().clone(),
             offset: SLOT,
-            len: queue.send.slots() as usize * SLOT,
+            len: queue.send.ring().slots() as usize * SLOT,
             iova: numbers.code,
         });
         let ranges: Vec<_> = data.chain(code).collect();
@@ -143,13 +142,13 @@ impl Machine {
         }
         let all = self.queues.iter_mut().zip(&self.program.queues);
         for ((queue, definition), (slots, receives)) in all.zip(image.queues.iter().zip(&image.receives)) {
-            for (index, slot) in slots.iter().enumerate() {
-                queue.send.store(index as u64, slot);
+            queue.send.push_slots(slots).expect("the ring has the slots of the queue");
+            for (id, sges) in receives.iter().enumerate() {
+                let request = ReceiveRequest { id: id as u64, sges };
+                queue.receives.post(&request).expect("the ring has space for the receives");
             }
-            queue.posted = slots.len() as u64;
-            client::post(&queue.receives, stride(definition.receive_pieces()), receives);
             if definition.recycles_receives() {
-                queue.receives.recycle();
+                queue.receives.recycle().expect("the receives fill the ring");
             }
         }
     }
@@ -161,9 +160,9 @@ impl Machine {
 
     /// Rings the doorbell of one queue.
     pub fn ring(&mut self, queue: usize) {
-        let loaded = &self.queues[queue];
+        let loaded = &mut self.queues[queue];
         let mut engine = self.engine.enter();
-        loaded.send.set_word(Word::Produced, loaded.posted);
+        loaded.send.publish();
         engine.doorbell(loaded.qp);
         let enabled = self.program.queues[queue].enabled;
         if enabled > 0 {
@@ -270,7 +269,7 @@ impl Machine {
             all
         };
         let data = self.sections.iter().map(|bytes| copy(bytes, 0));
-        data.chain(self.queues.iter().map(|queue| copy(queue.send.bytes(), SLOT))).collect()
+        data.chain(self.queues.iter().map(|queue| copy(queue.send.ring().bytes(), SLOT))).collect()
     }
 
     /// Returns the loaded program.
@@ -306,7 +305,7 @@ impl Machine {
     fn bytes(&self, place: Location) -> Option<(&Bytes, usize)> {
         match place.segment {
             Segment::Section(index) => Some((self.sections.get(index)?, 0)),
-            Segment::Queue(index) => Some((self.queues.get(index)?.send.bytes(), SLOT)),
+            Segment::Queue(index) => Some((self.queues.get(index)?.send.ring().bytes(), SLOT)),
         }
     }
 
@@ -353,13 +352,12 @@ fn go(nic: &mut Nic, mem: Mem<'_>) {
 fn failure(index: usize, queue: &Loaded) -> Option<Failure> {
     let entry = client::first_fault(&queue.completions)?;
     // `wqe_index` is the number of consumed slots, including this one.
-    let slot = (entry.wqe_index.wrapping_sub(1)) & (queue.send.slots() - 1);
+    let slot = (entry.wqe_index.wrapping_sub(1)) & (queue.send.ring().slots() - 1);
     Some(Failure { queue: index, slot, status: entry.completion.status })
 }
 
 fn ring(slots: u32) -> Result<Ring, LoadError> {
-    let bytes = Bytes::heap(Ring::size(slots)).map_err(|_| LoadError::TooBig)?;
-    Ring::new(bytes).ok_or(LoadError::TooBig)
+    Ring::heap(slots).map_err(|_| LoadError::TooBig)
 }
 
 fn create(
@@ -402,7 +400,10 @@ fn create(
     });
     let qp = qp.map_err(full)?;
     let numbers = QueueNumbers { qp: qp.get(), send_cq, receive_cq, code };
-    Ok((Loaded { qp, send, receives, completions, posted: 0, client }, numbers))
+    let bounds = Bounds { max_sge: MAX_SGE as u32, max_inline: MAX_INLINE as u32 };
+    let send = SendQueue::new(send, bounds);
+    let receives = ReceiveQueue::new(receives, pieces);
+    Ok((Loaded { qp, send, receives, completions, client }, numbers))
 }
 
 /// A port that sends nothing, because loopback queue pairs send no packets.

@@ -4,8 +4,11 @@
 use remora_memory::{Access, Bytes, Pd, Range, Table};
 use remora_nic::chain::LoopbackInit;
 use remora_nic::cqe::Cqe;
-use remora_nic::wqe::{MAX_INLINE, SLOT, Wqe, WqeOpcode, flag};
-use remora_nic::{CompletionKind, Fetching, Nic, Ring, Sge, Status, Word, write_receive};
+use remora_nic::wqe::{Bounds, MAX_INLINE};
+use remora_nic::{
+    CompletionKind, CompletionPoller, Fetching, Flags, Nic, Operation, Payload, ReceiveQueue, ReceiveRequest,
+    Ring, SendQueue, Sge, Status, WorkRequest,
+};
 use remora_wire::Qpn;
 
 use super::{COMPLETIONS, LoadError, ring};
@@ -32,13 +35,11 @@ pub(super) const INBOX_SGE: u32 = 1;
 pub(super) struct Client {
     pub qp: Qpn,
     pub inbox_cq: u32,
-    send: Ring,
-    posted: u64,
+    send: SendQueue,
     received: Ring,
     inbox: Bytes,
-    inbox_receives: Ring,
-    inbox_completions: Ring,
-    taken: u64,
+    inbox_receives: ReceiveQueue,
+    inbox_completions: CompletionPoller,
 }
 
 impl Client {
@@ -52,13 +53,15 @@ impl Client {
         received: Ring,
     ) -> Result<Client, LoadError> {
         let full = |_| LoadError::TooBig;
-        let (send, inbox_receives, inbox_completions) =
-            (ring(SLOTS)?, ring(ANSWERS as u32)?, ring(COMPLETIONS)?);
+        let bounds = Bounds { max_sge: 0, max_inline: MAX_INLINE as u32 };
+        let send = SendQueue::new(ring(SLOTS)?, bounds);
+        let mut inbox_receives = ReceiveQueue::new(ring(ANSWERS as u32)?, INBOX_SGE);
+        let inbox_completions = ring(COMPLETIONS)?;
         let own_cq = nic.create_cq_ignoring_overrun(ring(1)?).map_err(full)?;
         let inbox_cq = nic.create_cq_ignoring_overrun(inbox_completions.clone()).map_err(full)?;
         let qp = nic.create_loopback(LoopbackInit {
             pd,
-            send_ring: send.clone(),
+            send_ring: send.ring().clone(),
             receive_ring,
             receive_max_sge,
             send_cq: own_cq,
@@ -71,60 +74,46 @@ impl Client {
         for index in 0..ANSWERS {
             let addr = inbox.address() + index * ANSWER;
             let buffer = [Sge { addr, len: ANSWER as u32, lkey: key }];
-            write_receive(index, &buffer, |_, slot| inbox_receives.store(index, slot));
+            let request = ReceiveRequest { id: index, sges: &buffer };
+            inbox_receives.post(&request).map_err(|_| LoadError::TooBig)?;
         }
-        inbox_receives.recycle();
+        inbox_receives.recycle().map_err(|_| LoadError::TooBig)?;
         Ok(Client {
             qp: qp.map_err(full)?,
             inbox_cq,
             send,
-            posted: 0,
             received,
             inbox,
             inbox_receives,
-            inbox_completions,
-            taken: 0,
+            inbox_completions: CompletionPoller::new(inbox_completions),
         })
     }
 
     /// Returns the receive ring for the queue's messages.
     pub(crate) fn inbox(&self) -> Ring {
-        self.inbox_receives.clone()
+        self.inbox_receives.ring().clone()
     }
 
     /// Appends a message to the send queue. Returns false if the message does not fit.
     pub(crate) fn push(&mut self, message: &[u8]) -> bool {
-        let header = u64::from(WqeOpcode::SEND.0) | u64::from(flag::INLINE) << 8;
-        let first = Wqe { header, len: message.len() as u64, ..Wqe::default() };
-        let needed = 1 + message.len().div_ceil(SLOT) as u64;
-        let free = self.send.slots() - (self.posted - self.send.word(Word::Consumed));
-        if needed > free || message.len() > MAX_INLINE {
-            return false;
-        }
-        self.send.store(self.posted, &first.emit());
-        for (index, piece) in message.chunks(SLOT).enumerate() {
-            let mut slot = [0; SLOT];
-            slot[..piece.len()].copy_from_slice(piece);
-            self.send.store(self.posted + 1 + index as u64, &slot);
-        }
-        self.posted += needed;
-        self.send.set_word(Word::Produced, self.posted);
-        true
+        let payload = Payload::Inline(message);
+        let request = WorkRequest { id: 0, operation: Operation::Send, payload, flags: Flags::default() };
+        self.send.push(&request).is_ok() && self.send.publish()
     }
 
     /// Returns the next message that arrived.
     pub(crate) fn answer(&mut self) -> Option<Reply> {
-        let (sequence, entry) = entry(&self.inbox_completions, self.taken);
-        if sequence != self.taken + 1 || entry.completion.status != Status::Success {
+        let completion = self.inbox_completions.poll()?.completion;
+        self.inbox_completions.free();
+        if completion.status != Status::Success {
             return None;
         }
-        let mut answer = Reply { len: entry.completion.byte_len, message: None };
-        if entry.completion.kind == CompletionKind::Receive {
+        let mut answer = Reply { len: completion.byte_len, message: None };
+        if completion.kind == CompletionKind::Receive {
             let mut bytes = vec![0; answer.len as usize];
-            self.inbox.read((self.taken % ANSWERS * ANSWER) as usize, &mut bytes).ok()?;
+            self.inbox.read((completion.id * ANSWER) as usize, &mut bytes).ok()?;
             answer.message = Some(bytes);
         }
-        self.taken += 1;
         Some(answer)
     }
 
@@ -134,28 +123,10 @@ impl Client {
     }
 }
 
-/// Posts receives into a ring with `stride` slots per receive.
-pub(super) fn post(ring: &Ring, stride: u64, receives: &[Vec<Sge>]) {
-    for (index, sges) in receives.iter().enumerate() {
-        let first = index as u64 * stride;
-        write_receive(index as u64, sges, |offset, slot| ring.store(first + offset as u64, slot));
-    }
-    ring.set_word(Word::Produced, receives.len() as u64 * stride);
-}
-
-/// Returns the sequence number and the entry at an index of a completion queue.
-fn entry(completions: &Ring, index: u64) -> (u64, Cqe) {
-    let mut slot = [0; SLOT];
-    completions.load(index, &mut slot);
-    let words: [u64; 8] = std::array::from_fn(|word| {
-        u64::from_le_bytes(slot[8 * word..8 * word + 8].try_into().expect("eight bytes"))
-    });
-    (words[7], Cqe::parse(&words))
-}
-
 /// Returns the first completion that reports an error other than a flush.
 pub(super) fn first_fault(completions: &Ring) -> Option<Cqe> {
-    let entries = (0..completions.slots()).map(|index| entry(completions, index));
+    let entries = (0..completions.slots()).map(|index| completions.words(index));
+    let entries = entries.map(|words| (words[7], Cqe::parse(&words)));
     let faults = entries.filter(|(sequence, entry)| {
         *sequence > 0 && !matches!(entry.completion.status, Status::Success | Status::WrFlushed)
     });
