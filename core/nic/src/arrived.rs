@@ -1,7 +1,7 @@
 //! A received frame without the headers before the BTH.
 
 use remora_wire::frame::{Address, Endpoint, Ingress, IpFields, Network, Origin, Start};
-use remora_wire::{WireError, ethernet, udp};
+use remora_wire::{WireError, ethernet, ipv4, ipv6, udp};
 
 /// A received frame, split below the transport.
 pub(crate) struct Arrived<'a> {
@@ -83,15 +83,39 @@ pub(crate) fn strip<'a>(frame: &'a Ingress<'a>) -> Result<Arrived<'a>, WireError
             &frame.bytes[ethernet::LEN..]
         }
     };
-    let (network, rest) = Network::parse(from_ip)?;
-    let header = udp::View::new(rest)?;
+    if from_ip.first().is_some_and(|byte| byte >> 4 == 6) {
+        return strip_ipv6(frame, from_ip);
+    }
+    let header = ipv4::View::new(from_ip)?;
+    if !header.checksum_ok() {
+        return Err(WireError::IpChecksum);
+    }
+    let datagram = from_ip.get(ipv4::LEN..ipv4::LEN + usize::from(header.payload_len()));
+    let address = Address::from(header.source());
+    strip_udp(frame, datagram.unwrap_or_default(), address, Some(header.ident()), header.ecn())
+}
+
+/// Parses and removes an IPv6 header and the UDP header behind it.
+#[inline]
+fn strip_ipv6<'a>(frame: &'a Ingress<'a>, from_ip: &'a [u8]) -> Result<Arrived<'a>, WireError> {
+    let header = ipv6::View::new(from_ip)?;
+    let datagram = from_ip.get(ipv6::LEN..ipv6::LEN + usize::from(header.payload_len()));
+    let address = Address::from(header.source());
+    strip_udp(frame, datagram.unwrap_or_default(), address, None, header.traffic_class() & 3)
+}
+
+/// Parses and removes the UDP header of a datagram from `address`.
+#[inline(always)]
+fn strip_udp<'a>(
+    frame: &'a Ingress<'a>,
+    datagram: &'a [u8],
+    address: Address,
+    ip_id: Option<u16>,
+    ecn: u8,
+) -> Result<Arrived<'a>, WireError> {
+    let header = udp::View::new(datagram)?;
     let len = usize::from(header.payload_len());
-    let transport = rest.get(udp::LEN..udp::LEN + len).ok_or(WireError::Truncated)?;
-    let (address, _) = network.addresses();
-    let (ip_id, ecn) = match network {
-        Network::V4(header) => (Some(header.ident), header.ecn),
-        Network::V6(header) => (None, header.traffic_class & 3),
-    };
+    let transport = datagram.get(udp::LEN..udp::LEN + len).ok_or(WireError::Truncated)?;
     let source = Endpoint { address, udp_port: header.source_port() };
     Ok(Arrived { transport, source, destination_port: Some(header.destination_port()), ip_id, ecn, frame })
 }

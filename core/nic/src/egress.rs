@@ -25,6 +25,38 @@ use crate::turn::{TURN_BYTES, TURN_PACKETS, TurnEnd, TurnUsage};
 /// Number of requests, including answers of StRoM kernels, that are sent before responses in a turn.
 const ANSWERS_FIRST: usize = TURN_PACKETS / 2;
 
+/// The questions that a turn of a reliable connection asks beside its machine.
+pub(crate) trait Extras {
+    /// True for XRC, congestion control, CNPs and PRISM.
+    const ANY: bool;
+    /// True for StRoM kernels, whose answers are requests, and which check and delay the data of READs.
+    const KERNELS: bool;
+}
+
+/// A [plain](QueuePair::is_plain) queue pair asks none.
+pub(crate) struct Plain;
+
+impl Extras for Plain {
+    const ANY: bool = false;
+    const KERNELS: bool = false;
+}
+
+/// A queue pair with anything except StRoM.
+struct WithoutKernels;
+
+impl Extras for WithoutKernels {
+    const ANY: bool = true;
+    const KERNELS: bool = false;
+}
+
+/// Any queue pair.
+struct All;
+
+impl Extras for All {
+    const ANY: bool = true;
+    const KERNELS: bool = true;
+}
+
 impl QueuePair {
     /// Runs the queue pair's turn: sends responses before requests until the turn is used up. Adds the frames
     /// and bytes sent to `used`.
@@ -40,12 +72,45 @@ impl QueuePair {
         if !self.machine.is_rc() || self.strom.is_some() {
             return self.transmit_outlined(now, mem, out, shared, used);
         }
-        self.turn(now, out, shared, used, |qp, out, shared| {
-            match qp.respond::<false>(now, mem, out, shared) {
-                None => qp.request::<GoBackN, false>(now, mem, out, shared),
-                sent => sent,
+        if !self.is_plain() {
+            return self.transmit_extended(now, mem, out, shared, used);
+        }
+        self.transmit_rc::<Plain>(now, mem, out, shared, used)
+    }
+
+    /// Sends the responses and then the requests of go-back-N without StRoM.
+    #[inline(always)]
+    fn transmit_rc<X: Extras>(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
+        // No response becomes due while requests are sent.
+        let mut responds = true;
+        self.turn::<X, _>(now, out, shared, used, |qp, out, shared| {
+            if responds {
+                let sent = qp.respond::<X>(now, mem, out, shared);
+                if sent.is_some() {
+                    return sent;
+                }
+                responds = false;
             }
+            qp.request::<GoBackN, X>(now, mem, out, shared)
         })
+    }
+
+    /// Returns true if a turn of RC or IRN has nothing else to ask about: neither XRC, nor congestion
+    /// control, nor a CNP to send, nor an offload.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        self.prism.is_none()
+            && self.machine.rc().is_none_or(|connection| connection.path.service == 0)
+            && self.congestion.is_none()
+            && self.strom.is_none()
+            && !self.cnp_due
     }
 
     /// Does the work of [`transmit`](QueuePair::transmit) for queue pairs other than plain RC. The function
@@ -71,16 +136,52 @@ impl QueuePair {
             return self.transmit_answers(now, mem, out, shared, used);
         }
         if self.machine.is_irn() {
-            return self.turn(now, out, shared, used, |qp, out, shared| {
+            if self.is_plain() {
+                return self.transmit_irn(now, mem, out, shared, used);
+            }
+            return self.turn::<All, _>(now, out, shared, used, |qp, out, shared| {
                 match qp.respond_irn(now, mem, out, shared) {
-                    None => qp.request::<reliable::Irn, true>(now, mem, out, shared),
+                    None => qp.request::<reliable::Irn, All>(now, mem, out, shared),
                     sent => sent,
                 }
             });
         }
-        self.turn(now, out, shared, used, |qp, out, shared| match qp.notify_if_due(out, shared) {
+        self.turn::<All, _>(now, out, shared, used, |qp, out, shared| match qp.notify_if_due(out, shared) {
             None => qp.request_unreliable(now, mem, out, shared),
             sent => sent,
+        })
+    }
+
+    /// Does the work of [`transmit`](QueuePair::transmit) for go-back-N without StRoM that is not
+    /// [plain](QueuePair::is_plain).
+    #[inline(never)]
+    fn transmit_extended(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
+        self.transmit_rc::<WithoutKernels>(now, mem, out, shared, used)
+    }
+
+    /// Does the work of [`transmit`](QueuePair::transmit) for a [plain](QueuePair::is_plain) queue pair with
+    /// IRN.
+    #[inline(never)]
+    fn transmit_irn(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
+        self.turn::<Plain, _>(now, out, shared, used, |qp, out, shared| {
+            match qp.respond_irn(now, mem, out, shared) {
+                None => qp.request::<reliable::Irn, Plain>(now, mem, out, shared),
+                sent => sent,
+            }
         })
     }
 
@@ -103,7 +204,7 @@ impl QueuePair {
             clear_delayed_ack(self);
         }
         let mut dry = false;
-        let turn = self.turn(now, out, shared, used, |qp, out, shared| {
+        let turn = self.turn::<All, _>(now, out, shared, used, |qp, out, shared| {
             if first > 0 {
                 first -= 1;
                 let sent = qp.request_outlined(now, mem, out, shared);
@@ -116,7 +217,7 @@ impl QueuePair {
                     return sent;
                 }
             }
-            let sent = if qp.has_response() { qp.respond::<true>(now, mem, out, shared) } else { None };
+            let sent = if qp.has_response() { qp.respond::<All>(now, mem, out, shared) } else { None };
             match sent {
                 None if !dry => qp.request_outlined(now, mem, out, shared),
                 sent => sent,
@@ -129,9 +230,10 @@ impl QueuePair {
         turn
     }
 
-    /// Sends the packets that `next` produces until the turn is used up.
+    /// Sends the packets that `next` produces until the turn is used up. `X::ANY` is false for a
+    /// [plain](QueuePair::is_plain) queue pair.
     #[inline(always)]
-    fn turn<E: Egress>(
+    fn turn<X: Extras, E: Egress>(
         &mut self,
         now: Instant,
         out: &mut E,
@@ -145,7 +247,9 @@ impl QueuePair {
                 Sent::Yes(len) => {
                     used.packets += 1;
                     used.bytes += len;
-                    if let Some(congestion) = &mut self.congestion {
+                    if X::ANY
+                        && let Some(congestion) = &mut self.congestion
+                    {
                         congestion.sent(now, len);
                     }
                 }
@@ -161,10 +265,11 @@ impl QueuePair {
         TurnEnd::More
     }
 
-    /// Sends the next response packet of go-back-N. With `STROM`, a kernel may check and delay the data of
-    /// READs. Always inlined, so that plain RC does not pay for the StRoM variant.
+    /// Sends the next response packet of go-back-N. `X` is [`Plain`] for a [plain](QueuePair::is_plain)
+    /// queue pair; otherwise congestion control or a kernel may delay the data of READs. Always inlined, so
+    /// that plain RC does not pay for the other variant.
     #[inline(always)]
-    fn respond<const STROM: bool>(
+    fn respond<X: Extras>(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -174,14 +279,15 @@ impl QueuePair {
         if !self.may_receive() {
             return None;
         }
-        if self.cnp_due {
+        if X::ANY && self.cnp_due {
             let sent = self.notify_peer(out, shared);
             if let Some(sent) = self.unless_stopped(out, sent) {
                 return Some(sent);
             }
         }
-        let held = self.is_held(now) || STROM && waits_for_bytes(self, now);
-        if self.prism.is_some()
+        let held = X::ANY && self.is_held(now) || X::KERNELS && waits_for_bytes(self, now);
+        if X::ANY
+            && self.prism.is_some()
             && !held
             && let Some(sent) = respond_bundle(self, mem, out, shared)
         {
@@ -189,8 +295,11 @@ impl QueuePair {
         }
         let connection = self.machine.rc_mut()?;
         let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
-        let checked =
-            if STROM { check_reply(self, now, mem, &reply.kind, shared) } else { CheckResult::NotChecked };
+        let checked = if X::KERNELS {
+            check_reply(self, now, mem, &reply.kind, shared)
+        } else {
+            CheckResult::NotChecked
+        };
         if checked == CheckResult::Failed {
             return None;
         }
@@ -203,9 +312,9 @@ impl QueuePair {
         }
         let path = &mut connection.path;
         let counters = &mut shared.counters;
-        let sent = if reply.kind.is_kept() {
+        let sent = if X::ANY && reply.kind.is_kept() {
             prism::emit_kept(path, out, counters, &reply, connection.responder.kept())
-        } else if path.service == 0 {
+        } else if !X::ANY || path.service == 0 {
             let (ext, len) = response_headers(&reply);
             let bth = response_bth(&reply, path.remote);
             let checked = (checked == CheckResult::Passed).then(|| shared.kernels.checked_bytes());
@@ -228,22 +337,25 @@ impl QueuePair {
         self.unless_stopped(out, Some(sent))
     }
 
-    /// Sends the next request packet of go-back-N or IRN; with `STROM` also a kernel's answer. Always
-    /// inlined, so that plain RC does not pay for the other variants.
+    /// Sends the next request packet of go-back-N or IRN. `X::ANY` is false for a
+    /// [plain](QueuePair::is_plain) queue pair. Always inlined, so that plain RC does not pay for the other
+    /// variants.
     #[inline(always)]
-    fn request<R: EmitRequest, const STROM: bool>(
+    fn request<R: EmitRequest, X: Extras>(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
     ) -> Option<Sent> {
-        if !self.may_send() || self.is_held(now) || R::is_idle(self) {
+        if !self.may_send() || X::ANY && self.is_held(now) || R::is_idle(self) {
             return None;
         }
         let mut plan = loop {
-            self.submit::<R>(mem, shared);
-            if R::OPERATION_LISTS && self.prism.is_some() {
+            if self.may_submit::<R>() {
+                self.submit::<R>(mem, shared);
+            }
+            if X::ANY && R::OPERATION_LISTS && self.prism.is_some() {
                 match self.request_prism::<R>(now, mem, out, shared) {
                     NextRequest::Plain => {}
                     NextRequest::Waits => return None,
@@ -253,7 +365,8 @@ impl QueuePair {
             if let Some(plan) = R::of(&mut self.machine)?.plan(now) {
                 break plan;
             }
-            if !R::OPERATION_LISTS
+            if X::ANY
+                && !R::OPERATION_LISTS
                 && self.prism.is_some()
                 && let NextRequest::Emitted(sent) = self.request_prism::<R>(now, mem, out, shared)
             {
@@ -265,7 +378,7 @@ impl QueuePair {
                 return None;
             }
         };
-        if STROM {
+        if X::KERNELS {
             R::delay_ack(self, &mut plan);
         }
         let pd = self.pd;
@@ -274,10 +387,10 @@ impl QueuePair {
         let context = requester.context(&plan)?;
         let counters = &mut shared.counters;
         let kernels = &shared.kernels;
-        let answer = if STROM { kernels.answer(context) } else { None };
+        let answer = if X::KERNELS { kernels.answer(context) } else { None };
         let gathered = Gathered { mem, pd, ring, context, offset: plan.offset(), answer };
-        let sent = R::emit_request(path, out, counters, &plan, gathered);
-        self.conclude_request::<R>(now, &plan, sent, R::sent, out, shared);
+        let sent = R::emit_request::<X>(path, out, counters, &plan, gathered);
+        self.conclude_request::<R, X, false>(now, &plan, sent, out, shared);
         Some(sent)
     }
 
@@ -293,7 +406,7 @@ impl QueuePair {
         !self.send.has_work() && !self.machine.rc().is_some_and(unsent)
     }
 
-    /// Does the same as [`request`](QueuePair::request) for queue pairs that use StRoM.
+    /// Does the same as [`request`](QueuePair::request) for go-back-N beside the plain case.
     #[inline(never)]
     fn request_outlined(
         &mut self,
@@ -302,7 +415,7 @@ impl QueuePair {
         out: &mut impl Egress,
         shared: &mut Shared,
     ) -> Option<Sent> {
-        self.request::<GoBackN, true>(now, mem, out, shared)
+        self.request::<GoBackN, All>(now, mem, out, shared)
     }
 
     /// Sends the next packet of a PRISM operation, together with the operations of the same bundle.
@@ -330,27 +443,31 @@ impl QueuePair {
         let len = plan.payload_len();
         let sent =
             prism::emit_request(path, out, counters, bth, plan.ext(), &extended, context, offset, len, local);
-        self.conclude_request::<R>(now, &plan, sent, R::sent_prism, out, shared);
+        self.conclude_request::<R, All, true>(now, &plan, sent, out, shared);
         NextRequest::Emitted(sent)
     }
 
-    /// Finishes a planned packet, whether or not the packet was sent. `departed` informs the requester that
-    /// the packet was sent.
+    /// Finishes a planned packet, whether or not the packet was sent. `PRISM` is true for a packet of
+    /// `plan_prism`.
     #[inline(always)]
-    fn conclude_request<R: ReliableRequester>(
+    fn conclude_request<R: ReliableRequester, X: Extras, const PRISM: bool>(
         &mut self,
         now: Instant,
         plan: &R::Plan,
         sent: Sent,
-        departed: impl FnOnce(&mut R, Instant, &R::Plan, &mut Counters),
         out: &impl Egress,
         shared: &mut Shared,
     ) {
         let Some(requester) = R::of(&mut self.machine) else { return };
         match sent {
             Sent::Yes(_) => {
-                departed(requester, now, plan, &mut shared.counters);
-                if let Some(congestion) = &mut self.congestion
+                if PRISM {
+                    requester.sent_prism(now, plan, &mut shared.counters);
+                } else {
+                    requester.sent(now, plan, &mut shared.counters);
+                }
+                if X::ANY
+                    && let Some(congestion) = &mut self.congestion
                     && plan.asks_for_ack()
                 {
                     congestion.ack_requested(now, requester.progress());
@@ -378,8 +495,8 @@ pub(crate) trait EmitRequest: ReliableRequester {
     /// Clears the acknowledgement request of a planned packet if the acknowledgement is not needed.
     fn delay_ack(qp: &QueuePair, plan: &mut Self::Plan);
 
-    /// Writes a planned packet.
-    fn emit_request(
+    /// Writes a planned packet. `X` is [`Plain`] for a [plain](QueuePair::is_plain) queue pair.
+    fn emit_request<X: Extras>(
         path: &mut PeerPath,
         out: &mut impl Egress,
         counters: &mut Counters,
@@ -403,14 +520,14 @@ impl EmitRequest for GoBackN {
     }
 
     #[inline(always)]
-    fn emit_request(
+    fn emit_request<X: Extras>(
         path: &mut PeerPath,
         out: &mut impl Egress,
         counters: &mut Counters,
         plan: &Plan,
         gathered: Gathered<'_>,
     ) -> Sent {
-        if path.service != 0 {
+        if X::ANY && path.service != 0 {
             return extended::emit_request(path, out, counters, plan, gathered);
         }
         let bth = plan.bth(path.remote);

@@ -18,7 +18,7 @@ use crate::service_bits::{OPERATION, XRC};
 /// The packet with the op-code of RC.
 pub(crate) fn as_rc<'a>(packet: &packet::View<'a>) -> packet::View<'a> {
     let mut plain = *packet;
-    plain.bth.opcode = Opcode(packet.bth.opcode.0 & OPERATION);
+    plain.bth = packet.bth.with_opcode(Opcode(packet.bth.opcode().0 & OPERATION));
     plain
 }
 

@@ -1,8 +1,8 @@
 //! Ingress: the processing of received packets. The transport derives an action from each packet, and the
 //! action is executed at once.
 
-use remora_memory::{Access, AccessError, Key, Mem, Pd};
-use remora_transport::rc::Reaction;
+use remora_memory::{Access, AccessError, Key, Mem, Owner, Pd};
+use remora_transport::rc::{Execute, Reaction};
 use remora_transport::state::{Service, State};
 use remora_transport::{Action, Atomic, Instant, Notice, Outcome, Status};
 use remora_wire::prism::{Flags, bundle};
@@ -36,17 +36,18 @@ impl QueuePair {
         shared: &mut Shared,
     ) -> bool {
         let may_receive = self.may_receive();
-        let path = match &mut self.machine {
-            Machine::Rc(connection) => &mut connection.path,
-            Machine::Irn(irn) => &mut irn.path,
-            _ => return self.admits_unreliable(arrived, packet, shared),
+        let path = if let Machine::Rc(connection) = &mut self.machine {
+            &mut connection.path
+        } else if let Machine::Irn(irn) = &mut self.machine {
+            &mut irn.path
+        } else {
+            return self.admits_unreliable(arrived, packet, shared);
         };
         let fits = may_receive
             && path.is_from(arrived)
-            && path.carries(packet.bth.opcode)
-            && (packet.bth.opcode.0 & service_bits::SERVICE != Opcode::BUNDLE.0 || self.prism.is_some())
-            && packet.bth.pkey & 0x7fff == 0x7fff
-            && packet.bth.tver == 0;
+            && path.carries(packet.bth.opcode())
+            && (packet.bth.opcode().0 & service_bits::SERVICE != Opcode::BUNDLE.0 || self.prism.is_some())
+            && packet.bth.is_default();
         if !fits {
             shared.counters.unknown_qp += 1;
             return false;
@@ -73,7 +74,7 @@ impl QueuePair {
         if arrived.ecn == MARKED {
             self.marked(now, shared);
         }
-        if packet.bth.opcode.0 & service_bits::SERVICE != 0 {
+        if packet.bth.opcode().0 & service_bits::SERVICE != 0 {
             return self.take_other_service(now, mem, arrived, packet, shared);
         }
         self.take_plain(now, mem, packet, shared);
@@ -97,7 +98,7 @@ impl QueuePair {
     fn take_plain(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         if !self.machine.is_rc() {
             self.take_irn(now, mem, packet, shared);
-        } else if packet.bth.opcode.is_request() {
+        } else if packet.bth.opcode().is_request() {
             self.serve(now, mem, packet, shared);
         } else {
             self.answer::<GoBackN>(now, mem, packet, shared);
@@ -115,20 +116,20 @@ impl QueuePair {
         packet: &packet::View<'_>,
         shared: &mut Shared,
     ) {
-        if packet.bth.opcode == Opcode::CNP {
+        if packet.bth.opcode() == Opcode::CNP {
             return self.notified(now, shared);
         }
-        if packet.bth.opcode == Opcode::BUNDLE {
+        if packet.bth.opcode() == Opcode::BUNDLE {
             return self.take_bundle(now, mem, packet, shared);
         }
-        if packet.bth.opcode.0 & service_bits::SERVICE == Opcode::BUNDLE.0 {
+        if packet.bth.opcode().0 & service_bits::SERVICE == Opcode::BUNDLE.0 {
             return take_operation_list(self, now, mem, packet, shared);
         }
         if !self.machine.is_rc() {
             return self.take_unreliable(mem, arrived, packet, shared);
         }
         let plain = extended::as_rc(packet);
-        match (self.service, packet.bth.opcode.is_request()) {
+        match (self.service, packet.bth.opcode().is_request()) {
             (Service::XrcTarget, true) => self.serve_extended(mem, &plain, shared),
             (Service::XrcInitiator, false) => self.answer::<GoBackN>(now, mem, &plain, shared),
             _ => shared.counters.unknown_qp += 1,
@@ -140,7 +141,7 @@ impl QueuePair {
     #[inline(never)]
     fn prefetch_all(&self, mem: Mem<'_>, packet: &packet::View<'_>) {
         for part in bundle::parts(packet.payload).flatten() {
-            if part.bth.resv7 & Flags::ADDR_INDIRECT.bits() != 0 {
+            if part.bth.resv7() & Flags::ADDR_INDIRECT.bits() != 0 {
                 prefetch_pointer(self, mem, &part);
             }
         }
@@ -153,8 +154,10 @@ impl QueuePair {
         }
         for part in bundle::parts(packet.payload) {
             let Ok(part) = part else { return malformed(shared) };
-            let is_list = matches!(part.bth.opcode, Opcode::OPERATION_LIST | Opcode::OPERATION_LIST_ANSWER);
-            if part.bth.dest_qp != self.number || part.bth.opcode.0 & service_bits::SERVICE != 0 && !is_list {
+            let is_list = matches!(part.bth.opcode(), Opcode::OPERATION_LIST | Opcode::OPERATION_LIST_ANSWER);
+            if part.bth.dest_qp() != self.number
+                || part.bth.opcode().0 & service_bits::SERVICE != 0 && !is_list
+            {
                 return malformed(shared);
             }
             // An earlier packet of the bundle may have ended the connection.
@@ -182,7 +185,27 @@ impl QueuePair {
     fn serve(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         self.establish(shared);
         let Some(connection) = self.machine.rc_mut() else { return };
-        let action = connection.responder.receive(packet, &mut shared.counters);
+        if self.strom.is_some() {
+            let action = connection.responder.receive(packet, &mut shared.counters);
+            return self.serve_action(now, mem, action, packet, shared);
+        }
+        let at_once = AtOnce { mem, pd: self.pd, owner: self.owner, payload: packet.payload };
+        let action = connection.responder.receive_with(packet, &mut shared.counters, at_once);
+        if !matches!(action, Action::Nothing) {
+            self.serve_action(now, mem, action, packet, shared);
+        }
+    }
+
+    /// Executes the action of a request, which may be that of an offload.
+    #[inline(never)]
+    fn serve_action(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        action: Action,
+        packet: &packet::View<'_>,
+        shared: &mut Shared,
+    ) {
         if action == Action::Nothing {
             return;
         }
@@ -241,13 +264,7 @@ impl QueuePair {
             Action::Receive { offset, first, last } => {
                 self.deliver(mem, offset, first, last, payload, shared)
             }
-            Action::Fetch { key, va, len } => {
-                let key = Key::new(key);
-                let len = len as usize;
-                let span = mem.check_for(self.pd, self.owner, key, va, len, Access::REMOTE_READ);
-                // The data is read when the response is sent; until then it is prefetched.
-                access(span.map(|span| span.prefetch()))
-            }
+            Action::Fetch { key, va, len } => may_fetch(mem, self.pd, self.owner, key, va, len),
             Action::Atomic { key, va, atomic } => self.atomic(mem, key, va, atomic),
             // `serve_prism` executes PRISM operations.
             Action::Prism(_) => Outcome::Nak(NakCode::INVALID_REQUEST),
@@ -259,12 +276,8 @@ impl QueuePair {
     /// pay for the other callers.
     #[inline(always)]
     pub(crate) fn place(&mut self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
-        let extent = (extent as usize).max(payload.len());
-        match mem.check_for(self.pd, self.owner, Key::new(key), va, extent, Access::REMOTE_WRITE) {
-            Ok(span) if span.write(payload) == payload.len() => Outcome::Done,
-            Ok(_) => Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR),
-            Err(_) => place_in_scratch(self, mem, va, payload),
-        }
+        place_plain(mem, self.pd, self.owner, key, va, extent, payload)
+            .unwrap_or_else(|| place_in_scratch(self, mem, va, payload))
     }
 
     pub(crate) fn atomic(&self, mem: Mem<'_>, key: u32, va: u64, atomic: Atomic) -> Outcome {
@@ -402,6 +415,52 @@ impl QueuePair {
         }
         self.retire::<R>(shared);
     }
+}
+
+/// Executes WRITEs and READs while their packets are validated.
+struct AtOnce<'a> {
+    mem: Mem<'a>,
+    pd: Pd,
+    owner: Owner,
+    payload: &'a [u8],
+}
+
+impl Execute for AtOnce<'_> {
+    #[inline(always)]
+    fn execute(self, action: Action) -> Option<Outcome> {
+        let AtOnce { mem, pd, owner, payload } = self;
+        match action {
+            Action::Place { key, va, extent } => place_plain(mem, pd, owner, key, va, extent, payload),
+            Action::Fetch { key, va, len } => Some(may_fetch(mem, pd, owner, key, va, len)),
+            _ => None,
+        }
+    }
+}
+
+/// Writes a payload to the memory that a remote key refers to. Returns `None` if the key does not allow it.
+#[inline(always)]
+fn place_plain(
+    mem: Mem<'_>,
+    pd: Pd,
+    owner: Owner,
+    key: u32,
+    va: u64,
+    extent: u32,
+    payload: &[u8],
+) -> Option<Outcome> {
+    let extent = (extent as usize).max(payload.len());
+    match mem.check_for(pd, owner, Key::new(key), va, extent, Access::REMOTE_WRITE) {
+        Ok(span) if span.write(payload) == payload.len() => Some(Outcome::Done),
+        Ok(_) => Some(Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR)),
+        Err(_) => None,
+    }
+}
+
+/// Checks that a READ may have its data, and prefetches it: the data is read when the response is sent.
+#[inline(always)]
+fn may_fetch(mem: Mem<'_>, pd: Pd, owner: Owner, key: u32, va: u64, len: u32) -> Outcome {
+    let span = mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ);
+    access(span.map(|span| span.prefetch()))
 }
 
 /// Writes the data of a response to the local memory of its message. An error contains the number of the

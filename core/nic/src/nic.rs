@@ -123,13 +123,13 @@ impl Nic {
         let Ok(packet) = packet::View::new(arrived.transport) else {
             return self.receive_other(now, mem, frame, &arrived);
         };
-        let waits = waits(&packet, &arrived);
-        if !self.prefetched.is_empty() && (!waits || self.prefetched.is_full()) {
+        if !self.prefetched.is_empty() && (self.prefetched.is_full() || !waits(&packet, &arrived)) {
             self.catch_up(now, mem);
         }
         let shared = &mut self.shared;
-        let index = packet.bth.dest_qp.get() & ((1 << self.index_bits) - 1);
-        let Some(qp) = self.qps[index as usize].as_mut().filter(|qp| qp.number == packet.bth.dest_qp) else {
+        let index = packet.bth.dest_qp().get() & ((1 << self.index_bits) - 1);
+        let Some(qp) = self.qps[index as usize].as_mut().filter(|qp| qp.number == packet.bth.dest_qp())
+        else {
             return self.receive_for_many(mem, &arrived, &packet);
         };
         if !qp.admits(&arrived, &packet, shared) {
@@ -137,7 +137,7 @@ impl Nic {
         }
         shared.counters.rcvd_pkts += 1;
         shared.counters.rcvd_bytes += arrived.transport.len() as u64;
-        if waits && qp.has_prism() {
+        if qp.has_prism() && waits(&packet, &arrived) {
             prefetch_pointer(qp, mem, &packet);
             self.prefetched.put(arrived.transport);
             return;

@@ -149,11 +149,23 @@ impl SendQueue {
     /// Returns the next work request, and fetches a batch if necessary. `take` moves past the request.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Fetched {
+        self.fetch_if_empty();
+        self.next_fetched()
+    }
+
+    /// Fetches a batch if all fetched slots are executed.
+    #[inline(always)]
+    fn fetch_if_empty(&mut self) {
         if self.taken == self.fetched {
             self.fetch(self.limit.min(self.taken + BATCH as u64));
-            if self.taken == self.fetched {
-                return Fetched::Empty;
-            }
+        }
+    }
+
+    /// Returns the next work request like [`next`](SendQueue::next), but fetches none.
+    #[inline(always)]
+    pub(crate) fn next_fetched(&self) -> Fetched {
+        if self.taken == self.fetched {
+            return Fetched::Empty;
         }
         let index = self.taken;
         let wqe = Wqe::parse(&self.copies[index as usize % BATCH]);
@@ -161,6 +173,27 @@ impl SendQueue {
             Some(slots) if index + slots <= self.limit => Fetched::Work { wqe, index, slots },
             _ => Fetched::Malformed { wqe, index },
         }
+    }
+
+    /// Returns the next work request and its index, if it is *simple*: a SEND, WRITE or READ of one slot and
+    /// at most one element, without inline data. Fetches a batch if necessary. `take_one` moves past the
+    /// request.
+    #[inline(always)]
+    pub(crate) fn simple(&mut self) -> Option<(Wqe, u64)> {
+        self.fetch_if_empty();
+        let index = self.taken;
+        // The fetched slots lie below the limit, so a request of one slot is complete.
+        if index >= self.fetched.min(self.limit) {
+            return None;
+        }
+        let wqe = Wqe::parse(&self.copies[index as usize % BATCH]);
+        wqe.is_simple().then_some((wqe, index))
+    }
+
+    /// Moves past a [simple](SendQueue::simple) work request.
+    #[inline(always)]
+    pub(crate) fn take_one(&mut self) {
+        self.taken += 1;
     }
 
     #[inline]

@@ -229,6 +229,15 @@ impl Wqe {
         (elements <= MAX_SGE).then(|| 1 + elements.saturating_sub(1).div_ceil(2))
     }
 
+    /// Returns true for a SEND, WRITE or READ of one slot: with one element or none, and no inline data.
+    #[inline(always)]
+    pub(crate) fn is_simple(&self) -> bool {
+        let opcode = self.opcode();
+        matches!(opcode, WqeOpcode::WRITE | WqeOpcode::READ | WqeOpcode::SEND)
+            && self.flags() & flag::INLINE == 0
+            && self.list_len() <= 1
+    }
+
     /// Returns the number of list elements, from the low two bytes of `compare`. The upper six bytes are
     /// free, as in the header, so that a chain can compare them.
     #[inline(always)]

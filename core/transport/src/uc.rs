@@ -173,8 +173,8 @@ impl Responder {
     /// Validates a packet (IBTA vol. 1 §9.8.2.2). A first packet starts a message at any PSN; other packets
     /// must continue the current message in order.
     pub fn receive(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Action {
-        let opcode = packet.bth.opcode;
-        let in_order = packet.bth.psn == self.expected;
+        let opcode = packet.bth.opcode();
+        let in_order = packet.bth.psn() == self.expected;
         let begins = opcode.is_first() || opcode.is_only();
         if !in_order {
             counters.out_of_sequence += 1;
@@ -184,7 +184,7 @@ impl Responder {
             self.in_progress = MessageInProgress::Nothing;
         }
         // Dropped packets advance the PSN too, so the rest of a message without a receive is not a gap.
-        self.expected = packet.bth.psn.next();
+        self.expected = packet.bth.psn().next();
         if !begins && self.in_progress == MessageInProgress::Nothing {
             return Action::Nothing;
         }
@@ -197,7 +197,7 @@ impl Responder {
 
     /// Returns true if the payload length is valid: a full MTU, except in the last packet.
     fn fits(&self, packet: &packet::View<'_>) -> bool {
-        let opcode = packet.bth.opcode;
+        let opcode = packet.bth.opcode();
         let len = packet.payload.len() as u32;
         match (opcode.is_first() || opcode.is_middle(), opcode.is_last()) {
             (true, _) => len == self.mtu,
@@ -208,7 +208,7 @@ impl Responder {
 
     /// Returns the action for the packet, or `None` if it does not match the message or is not allowed.
     fn judge(&mut self, packet: &packet::View<'_>) -> Option<Action> {
-        let opcode = packet.bth.opcode;
+        let opcode = packet.bth.opcode();
         let len = packet.payload.len() as u32;
         debug_assert_eq!(opcode.service(), Some(Service::Uc));
         let begins = opcode.is_first() || opcode.is_only();
@@ -268,7 +268,7 @@ impl Responder {
                 len: total,
                 imm: packet.imm().map(|imm| imm.value),
                 invalidate: None,
-                solicited: packet.bth.solicited,
+                solicited: packet.bth.solicited(),
                 write,
             };
         }

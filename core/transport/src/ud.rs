@@ -138,7 +138,7 @@ pub fn receive(packet: &packet::View<'_>, qkey: u32) -> Option<(Notice, Qpn)> {
         len: packet.payload.len() as u32,
         imm: packet.imm().map(|imm| imm.value),
         invalidate: None,
-        solicited: packet.bth.solicited,
+        solicited: packet.bth.solicited(),
         write: false,
     };
     Some((notice, deth.src_qp))

@@ -67,82 +67,139 @@ impl<'a> View<'a> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
-    /// Op-code: the operation of the packet, which determines its extension headers.
+    /// Returns the header as words.
     #[inline]
-    pub fn opcode(&self) -> Opcode {
-        Opcode((self.0.kind.get() >> OPCODE_SHIFT) as u8)
+    pub fn words(&self) -> Words {
+        let Raw { kind, destination, sequence } = self.0;
+        Words { kind: kind.get(), destination: destination.get(), sequence: sequence.get() }
+    }
+}
+
+/// The header as three words in host byte order. A field is decoded when it is read, because a queue pair
+/// needs a few of them.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Words {
+    kind: u32,
+    destination: u32,
+    sequence: u32,
+}
+
+impl Words {
+    /// Op-code: the operation of the packet, which determines its extension headers.
+    #[inline(always)]
+    pub fn opcode(self) -> Opcode {
+        Opcode((self.kind >> OPCODE_SHIFT) as u8)
     }
 
     /// True if the completion must raise a solicited event.
-    #[inline]
-    pub fn solicited(&self) -> bool {
-        self.0.kind.get() & SOLICITED != 0
+    #[inline(always)]
+    pub fn solicited(self) -> bool {
+        self.kind & SOLICITED != 0
     }
 
     /// Migration state of automatic path migration (MigReq); true means "migrated".
-    #[inline]
-    pub fn mig_req(&self) -> bool {
-        self.0.kind.get() & MIG_REQ != 0
+    #[inline(always)]
+    pub fn mig_req(self) -> bool {
+        self.kind & MIG_REQ != 0
     }
 
     /// Number of pad bytes between payload and ICRC, 0 to 3.
-    #[inline]
-    pub fn pad(&self) -> u8 {
-        (self.0.kind.get() >> PAD_SHIFT) as u8 & PAD_MASK
+    #[inline(always)]
+    pub fn pad(self) -> u8 {
+        (self.kind >> PAD_SHIFT) as u8 & PAD_MASK
     }
 
     /// Transport header version, 4 bits; always 0.
-    #[inline]
-    pub fn tver(&self) -> u8 {
-        (self.0.kind.get() >> TVER_SHIFT) as u8 & TVER_MASK
+    #[inline(always)]
+    pub fn tver(self) -> u8 {
+        (self.kind >> TVER_SHIFT) as u8 & TVER_MASK
     }
 
     /// Partition key; the highest bit means full membership.
-    #[inline]
-    pub fn pkey(&self) -> u16 {
-        self.0.kind.get() as u16
+    #[inline(always)]
+    pub fn pkey(self) -> u16 {
+        self.kind as u16
     }
 
     /// Forward explicit congestion notification (FECN).
-    #[inline]
-    pub fn fecn(&self) -> bool {
-        self.0.destination.get() & FECN != 0
+    #[inline(always)]
+    pub fn fecn(self) -> bool {
+        self.destination & FECN != 0
     }
 
     /// Backward explicit congestion notification (BECN).
-    #[inline]
-    pub fn becn(&self) -> bool {
-        self.0.destination.get() & BECN != 0
+    #[inline(always)]
+    pub fn becn(self) -> bool {
+        self.destination & BECN != 0
     }
 
     /// The six reserved bits beside FECN and BECN.
-    #[inline]
-    pub fn resv6(&self) -> u8 {
-        (self.0.destination.get() >> RESV6_SHIFT) as u8 & RESV6_MASK
+    #[inline(always)]
+    pub fn resv6(self) -> u8 {
+        (self.destination >> RESV6_SHIFT) as u8 & RESV6_MASK
     }
 
     /// Destination queue pair number.
-    #[inline]
-    pub fn dest_qp(&self) -> Qpn {
-        Qpn::new(self.0.destination.get())
+    #[inline(always)]
+    pub fn dest_qp(self) -> Qpn {
+        Qpn::new(self.destination)
     }
 
     /// AckReq: true if the requester requests an acknowledgement of this packet.
-    #[inline]
-    pub fn ack_req(&self) -> bool {
-        self.0.sequence.get() & ACK_REQ != 0
+    #[inline(always)]
+    pub fn ack_req(self) -> bool {
+        self.sequence & ACK_REQ != 0
     }
 
     /// The seven reserved bits beside AckReq.
-    #[inline]
-    pub fn resv7(&self) -> u8 {
-        (self.0.sequence.get() >> RESV7_SHIFT) as u8 & RESV7_MASK
+    #[inline(always)]
+    pub fn resv7(self) -> u8 {
+        (self.sequence >> RESV7_SHIFT) as u8 & RESV7_MASK
     }
 
     /// Packet sequence number.
+    #[inline(always)]
+    pub fn psn(self) -> Psn {
+        Psn::new(self.sequence)
+    }
+
+    /// Returns true if the packet belongs to the default partition, and its transport header version is 0.
+    #[inline(always)]
+    pub fn is_default(self) -> bool {
+        const FIELDS: u32 = (TVER_MASK as u32) << TVER_SHIFT | 0x7fff;
+        self.kind & FIELDS == DEFAULT_PKEY as u32 & FIELDS
+    }
+
+    /// Returns the same header with another op-code.
     #[inline]
-    pub fn psn(&self) -> Psn {
-        Psn::new(self.0.sequence.get())
+    pub fn with_opcode(self, opcode: Opcode) -> Words {
+        Words { kind: self.kind & !(0xff << OPCODE_SHIFT) | u32::from(opcode.0) << OPCODE_SHIFT, ..self }
+    }
+
+    /// Returns all fields.
+    #[inline]
+    pub fn repr(self) -> Repr {
+        Repr {
+            opcode: self.opcode(),
+            solicited: self.solicited(),
+            mig_req: self.mig_req(),
+            pad: self.pad(),
+            tver: self.tver(),
+            pkey: self.pkey(),
+            fecn: self.fecn(),
+            becn: self.becn(),
+            resv6: self.resv6(),
+            dest_qp: self.dest_qp(),
+            ack_req: self.ack_req(),
+            resv7: self.resv7(),
+            psn: self.psn(),
+        }
+    }
+}
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.repr().fmt(f)
     }
 }
 
@@ -203,21 +260,7 @@ impl Repr {
     /// Converts a checked header into a value.
     #[inline]
     pub fn parse(view: &View<'_>) -> Repr {
-        Repr {
-            opcode: view.opcode(),
-            solicited: view.solicited(),
-            mig_req: view.mig_req(),
-            pad: view.pad(),
-            tver: view.tver(),
-            pkey: view.pkey(),
-            fecn: view.fecn(),
-            becn: view.becn(),
-            resv6: view.resv6(),
-            dest_qp: view.dest_qp(),
-            ack_req: view.ack_req(),
-            resv7: view.resv7(),
-            psn: view.psn(),
-        }
+        view.words().repr()
     }
 
     /// Writes [`LEN`] bytes at the start of `out`. Panics if `out` is shorter.

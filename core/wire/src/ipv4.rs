@@ -120,7 +120,11 @@ impl<'a> View<'a> {
     /// Returns true if the header checksum is correct.
     #[inline]
     pub fn checksum_ok(&self) -> bool {
-        ones_complement_sum(self.0) == 0xffff
+        let Raw { version_tos_len, ident_fragment, ttl_protocol_checksum, source, destination } = self.0;
+        let words = [version_tos_len, ident_fragment, ttl_protocol_checksum, source, destination];
+        // The sum of words in another byte order is the same sum in that order (RFC 1071 §2), and 0xffff is
+        // the same in both.
+        fold(words.iter().map(|word| u64::from(u32::from_ne_bytes(word.to_bytes()))).sum()) == 0xffff
     }
 
     /// Source address of the packet.
@@ -205,15 +209,17 @@ impl Repr {
 fn ones_complement_sum(raw: &Raw) -> u16 {
     let words =
         [raw.version_tos_len, raw.ident_fragment, raw.ttl_protocol_checksum, raw.source, raw.destination];
-    // Pairs of 16-bit words can be added as 32-bit words if the carries are folded back at the end. The sum
-    // of five words has 35 bits; folding it reduces it to 33, 18 and 17 bits, and the last carry is added
-    // once more.
-    let sum: u64 = words.iter().map(|word| u64::from(word.get())).sum();
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    sum as u16
+    // Pairs of 16-bit words can be added as 32-bit words if the carries are folded back at the end.
+    fold(words.iter().map(|word| u64::from(word.get())).sum())
+}
+
+/// Returns the ones' complement sum of 16-bit words from a sum of pairs of them, which has less than 48 bits.
+#[inline(always)]
+fn fold(sum: u64) -> u16 {
+    let (sum, carry) = (sum as u32).overflowing_add((sum >> 32) as u32);
+    let sum = sum.wrapping_add(u32::from(carry));
+    // The addition of both halves in either order leaves the sum, with its carry, in the upper half.
+    (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
 impl fmt::Display for Repr {

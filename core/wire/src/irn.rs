@@ -68,7 +68,7 @@ impl Additions {
     /// a known op-code fixes the additions at compile time.
     #[inline(always)]
     pub fn split<'a>(packet: &packet::View<'a>) -> Result<(Additions, &'a [u8]), WireError> {
-        let shape = shape(packet.bth.opcode, packet.aeth().map(|aeth| aeth.syndrome));
+        let shape = shape(packet.bth.opcode(), packet.aeth().map(|aeth| aeth.syndrome));
         let mut additions = Additions::default();
         let mut rest = packet.payload;
         macro_rules! take {

@@ -321,6 +321,25 @@ const fn header_len(bits: u32) -> u32 {
     total as u32
 }
 
+/// Returns the length of the BTH and the extension headers from the properties of an op-code.
+#[inline(always)]
+pub(crate) const fn header_len_of(shape: u32) -> usize {
+    (shape >> HEADER_SHIFT) as usize
+}
+
+/// The operation of each op-code.
+static OPERATIONS: [Option<Operation>; 256] = operations();
+
+const fn operations() -> [Option<Operation>; 256] {
+    let mut table = [None; 256];
+    let mut opcode = 0;
+    while opcode < 256 {
+        table[opcode] = Opcode(opcode as u8).operation_of();
+        opcode += 1;
+    }
+    table
+}
+
 const fn shapes() -> [u32; 256] {
     let mut table = [0; 256];
     let mut opcode = 0;
@@ -369,6 +388,10 @@ impl Opcode {
     /// Returns the operation, or `None` if the op-code is unknown.
     #[inline]
     pub const fn operation(self) -> Option<Operation> {
+        OPERATIONS[self.0 as usize]
+    }
+
+    const fn operation_of(self) -> Option<Operation> {
         if self.shape() == 0 {
             return None;
         }
@@ -487,7 +510,7 @@ impl Opcode {
     /// unknown.
     #[inline]
     pub fn header_len(self) -> usize {
-        (self.shape() >> HEADER_SHIFT) as usize
+        header_len_of(self.shape())
     }
 }
 

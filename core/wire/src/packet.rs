@@ -116,7 +116,7 @@ pub fn emit_headers(bth: &bth::Repr, ext: &Extensions, out: &mut [u8]) -> usize 
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a> {
     /// Base transport header.
-    pub bth: bth::Repr,
+    pub bth: bth::Words,
     shape: u32,
     extensions: &'a [u8],
     /// Payload without the pad.
@@ -145,10 +145,11 @@ impl<'a> View<'a> {
     /// Parses a packet without the last `trailer` bytes.
     #[inline(always)]
     fn before(bytes: &'a [u8], trailer: usize) -> Result<View<'a>, WireError> {
-        let bth = bth::Repr::parse(&bth::View::new(bytes)?);
-        let header_len = bth.opcode.header_len();
+        let bth = bth::View::new(bytes)?.words();
+        let shape = bth.opcode().shape();
+        let header_len = opcode::header_len_of(shape);
         if header_len == 0 {
-            return Err(WireError::UnknownOpcode(bth.opcode.0));
+            return Err(WireError::UnknownOpcode(bth.opcode().0));
         }
         let Some(padded) = bytes.len().checked_sub(header_len + trailer) else {
             return Err(WireError::Truncated);
@@ -156,13 +157,13 @@ impl<'a> View<'a> {
         if !bytes.len().is_multiple_of(4) {
             return Err(WireError::Length);
         }
-        let Some(payload_len) = padded.checked_sub(usize::from(bth.pad)) else {
+        let Some(payload_len) = padded.checked_sub(usize::from(bth.pad())) else {
             return Err(WireError::Pad);
         };
         let (headers, rest) = bytes.split_at(header_len);
         let extensions = &headers[bth::LEN..];
         let payload = &rest[..payload_len];
-        Ok(View { bth, shape: bth.opcode.shape(), extensions, payload })
+        Ok(View { bth, shape, extensions, payload })
     }
 
     /// Returns the bytes from extension header `bit` on, or `None` if the packet does not have it.
@@ -264,7 +265,7 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, WireError> {
         let view = View::new(bytes)?;
-        Ok(Packet { bth: view.bth, ext: view.ext(), payload: view.payload })
+        Ok(Packet { bth: view.bth.repr(), ext: view.ext(), payload: view.payload })
     }
 
     /// Returns the length of the packet in bytes, including pad and ICRC.

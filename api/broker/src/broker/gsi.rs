@@ -59,10 +59,10 @@ impl Gsi {
     ) -> Option<&'a [u8]> {
         let view = View::new(frame).ok()?;
         let deth = view.deth()?;
-        let fits = view.bth.opcode == Opcode::UD_SEND_ONLY
-            && view.bth.tver == 0
-            && view.bth.pkey & PARTITION == PARTITION
-            && view.bth.dest_qp == GSI
+        let fits = view.bth.opcode() == Opcode::UD_SEND_ONLY
+            && view.bth.tver() == 0
+            && view.bth.pkey() & PARTITION == PARTITION
+            && view.bth.dest_qp() == GSI
             && deth.src_qp == GSI
             && deth.qkey == mad::QKEY
             && view.payload.len() == mad::LEN;

@@ -12,8 +12,8 @@ use remora_wire::irn::{Additions, sack};
 use remora_wire::{Extensions, NakCode, Opcode, Syndrome, aeth, atomic_ack, bth, packet};
 
 use super::Irn;
-use crate::egress::{EmitRequest, fatal_event};
-use crate::emit::{Fill, Gathered, Sent, emit, emit_from};
+use crate::egress::{EmitRequest, Extras, fatal_event};
+use crate::emit::{Fill, Gathered, Sent, emit_from};
 use crate::gather;
 use crate::kernel::{CheckResult, Kernels, check_reply, waits_for_bytes};
 use crate::path::PeerPath;
@@ -125,7 +125,7 @@ impl EmitRequest for reliable::Irn {
     fn delay_ack(_: &QueuePair, _: &mut Plan) {}
 
     #[inline(always)]
-    fn emit_request(
+    fn emit_request<X: Extras>(
         path: &mut PeerPath,
         out: &mut impl Egress,
         counters: &mut Counters,
@@ -135,11 +135,24 @@ impl EmitRequest for reliable::Irn {
         let bth = plan.bth(path.remote);
         let added = plan.additions.len();
         let len = plan.len + added as u32;
-        emit(&mut path.address_path, out, counters, &bth, &plan.ext, len, |bytes| {
-            let (head, payload) = bytes.split_at_mut(added);
-            plan.additions.emit(head);
-            payload.is_empty() || gathered.fill(payload)
-        })
+        let class = path.address_path.class;
+        let payload = AfterAdditions { additions: plan.additions, gathered };
+        emit_from(&mut path.address_path, class, out, counters, &bth, &plan.ext, len, payload)
+    }
+}
+
+/// The additional headers of IRN, and the data of a message behind them.
+struct AfterAdditions<'a> {
+    additions: Additions,
+    gathered: Gathered<'a>,
+}
+
+impl Fill for AfterAdditions<'_> {
+    #[inline(always)]
+    fn fill(self, bytes: &mut [u8]) -> bool {
+        let (head, payload) = bytes.split_at_mut(self.additions.len());
+        self.additions.emit(head);
+        payload.is_empty() || self.gathered.fill(payload)
     }
 }
 

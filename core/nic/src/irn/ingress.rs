@@ -28,12 +28,12 @@ impl QueuePair {
         packet: &packet::View<'_>,
         shared: &mut Shared,
     ) {
-        if packet.bth.opcode.is_request() {
+        if packet.bth.opcode().is_request() {
             self.serve_irn(now, mem, packet, shared);
             return;
         }
         let Some(irn) = self.machine.irn_mut() else { return };
-        if packet.bth.opcode == Opcode::IRN_READ_ACKNOWLEDGE {
+        if packet.bth.opcode() == Opcode::IRN_READ_ACKNOWLEDGE {
             return irn.responder.acknowledged(now, packet);
         }
         self.answer::<reliable::Irn>(now, mem, packet, shared);

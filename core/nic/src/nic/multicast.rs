@@ -44,8 +44,8 @@ impl Nic {
         arrived: &Arrived<'_>,
         packet: &packet::View<'_>,
     ) {
-        let to_group = packet.bth.dest_qp.get() == MULTICAST_QPN
-            && packet.bth.opcode.service() == Some(remora_wire::Service::Ud);
+        let to_group = packet.bth.dest_qp().get() == MULTICAST_QPN
+            && packet.bth.opcode().service() == Some(remora_wire::Service::Ud);
         let place = arrived.destination().filter(|_| to_group).and_then(|group| self.shared.groups.of(group));
         let Some(place) = place else {
             self.shared.counters.unknown_qp += 1;

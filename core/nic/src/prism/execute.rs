@@ -43,7 +43,7 @@ pub(crate) fn serve_prism(
     prism.begin(now, mem, kept_from, msn, lists);
     let Prism { scratch, state, .. } = &mut **prism;
     let reach = Reach { mem, pd, owner, key: request.key, scratch: scratch.as_ref() };
-    let behind = Addresses::split(packet.bth.opcode, request.flags, packet.payload);
+    let behind = Addresses::split(packet.bth.opcode(), request.flags, packet.payload);
     let mut answer = None;
     let done = match behind {
         Ok((addresses, payload)) => {

@@ -51,7 +51,7 @@ impl Nic {
         for position in 0..self.prefetched.take() {
             let transport = self.prefetched.packet(position);
             let Ok(packet) = packet::View::new(&transport) else { continue };
-            let Some(index) = self.index(packet.bth.dest_qp) else { continue };
+            let Some(index) = self.index(packet.bth.dest_qp()) else { continue };
             // An earlier packet may have ended the connection.
             if let Some(qp) = self.qps[index as usize].as_mut().filter(|qp| qp.may_receive()) {
                 qp.take_plain_outlined(now, mem, &packet, &mut self.shared);

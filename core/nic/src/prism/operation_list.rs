@@ -52,7 +52,7 @@ pub(crate) fn take_operation_list(
     packet: &packet::View<'_>,
     shared: &mut Shared,
 ) {
-    match packet.bth.opcode {
+    match packet.bth.opcode() {
         // IRN does not use operation lists.
         _ if !qp.machine.is_rc() => shared.counters.malformed_pkts += 1,
         Opcode::OPERATION_LIST => serve_operation_list(qp, now, mem, packet, shared),
@@ -85,7 +85,7 @@ fn serve_operation_list(
     let mut outcome = OperationListOutcome::default();
     let mut sink = AnswerWriter { buffer, len: 0, verdict: Verdict::Done, fits: true };
     let mut operations = operation_list::operations(packet.payload);
-    for index in 0..usize::from(packet.bth.resv7) {
+    for index in 0..usize::from(packet.bth.resv7()) {
         let operation = operations.next().and_then(Result::ok).ok_or(NakCode::INVALID_REQUEST);
         if index < passed && operation.is_ok() {
             continue;

@@ -67,8 +67,8 @@ impl Prefetched {
 /// Returns true for a READ that is delayed if its queue pair uses PRISM.
 #[inline(always)]
 pub(crate) fn waits(packet: &packet::View<'_>, arrived: &Arrived<'_>) -> bool {
-    packet.bth.resv7 & Flags::ADDR_INDIRECT.bits() != 0
-        && packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST
+    packet.bth.resv7() & Flags::ADDR_INDIRECT.bits() != 0
+        && packet.bth.opcode() == Opcode::RC_RDMA_READ_REQUEST
         && arrived.transport.len() == LEN
         && arrived.ecn != MARKED
 }

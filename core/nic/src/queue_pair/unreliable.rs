@@ -153,13 +153,13 @@ impl QueuePair {
         shared: &mut Shared,
     ) -> bool {
         let hears = self.may_receive();
-        let service = packet.bth.opcode.service();
+        let service = packet.bth.opcode().service();
         let Some(unreliable) = self.machine.unreliable_mut().filter(|_| hears) else {
             shared.counters.unknown_qp += 1;
             return false;
         };
-        let fits = packet.bth.pkey & 0x7fff == 0x7fff
-            && packet.bth.tver == 0
+        let fits = packet.bth.pkey() & 0x7fff == 0x7fff
+            && packet.bth.tver() == 0
             && match unreliable {
                 Unreliable::Connected(connected) => {
                     matches!(service, Some(remora_wire::Service::Uc | remora_wire::Service::Cnp))

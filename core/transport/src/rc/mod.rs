@@ -19,7 +19,7 @@ pub use allowed::Allowed;
 pub use message::{Kind, Message, Retired};
 pub(crate) use requester::headers;
 pub use requester::{Followers, Part, Plan, Reaction, Requester};
-pub use responder::{OperationListOutcome, Reply, ReplyKind, Responder, count};
+pub use responder::{Execute, OperationListOutcome, Reply, ReplyKind, Responder, count};
 
 use remora_wire::Psn;
 

@@ -297,8 +297,8 @@ pub(super) fn judge(
     mtu: u32,
     allowed: Allowed,
 ) -> Result<Request, NakCode> {
-    let opcode = packet.bth.opcode;
-    let flags = Flags::from_bits(packet.bth.resv7);
+    let opcode = packet.bth.opcode();
+    let flags = Flags::from_bits(packet.bth.resv7());
     let verb = match opcode.operation() {
         Some(Operation::ReadRequest) => Verb::Read,
         Some(Operation::Write) if packet.imm().is_none() => Verb::Write,
@@ -463,7 +463,7 @@ pub(super) fn parse_response(
     if packet.atomic_ack().is_some() {
         return None;
     }
-    let ends = packet.bth.opcode.is_last() || packet.bth.opcode.is_only();
+    let ends = packet.bth.opcode().is_last() || packet.bth.opcode().is_only();
     let offset = (seq - first) as u32 * mtu;
     let left = len.checked_sub(offset)?;
     let here = packet.payload.len() as u32;
@@ -498,8 +498,8 @@ pub(super) fn listed_result<'a>(extended: &Extended, len: u32, bytes: &'a [u8]) 
 /// without flags, because the next operation may change the memory before the response is sent.
 #[inline]
 pub(super) fn is_asked(packet: &View<'_>) -> bool {
-    packet.bth.resv7 != 0
-        || packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST
+    packet.bth.resv7() != 0
+        || packet.bth.opcode() == Opcode::RC_RDMA_READ_REQUEST
             && packet.reth().is_some_and(|reth| is_scratch(reth.va))
 }
 

@@ -334,8 +334,8 @@ impl<D: Copy> Requester<D> {
         self.messages.window.get(plan.number).map(|placed| &placed.message.context)
     }
 
-    /// Records that the planned packet was sent.
-    #[inline]
+    /// Records that the planned packet was sent. Always inlined, so that the plan stays in registers.
+    #[inline(always)]
     pub fn sent(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
         counters.retransmitted_pkts += u64::from(self.sender.retransmitting());
         self.sender.sent(plan.count);
@@ -350,17 +350,21 @@ impl<D: Copy> Requester<D> {
     }
 
     /// Makes the message of a planned packet fail, because the packet could not be built from local memory.
+    #[inline(always)]
     pub fn refuse(&mut self, plan: &Plan, status: Status) {
-        self.fail(plan.number, status);
+        self.refuse_message(plan.number, status);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse_message(&mut self, number: u64, status: Status) {
+        self.fail(number, status);
         // Earlier packets may not have requested an ACK because more packets were to follow. The last of
         // them is retransmitted and requests one, unless it is a READ or atomic, which is answered anyway.
         // Otherwise only the ACK timer would complete the messages before the failed one.
-        let Some(first) = self.messages.window.get(plan.number).map(|placed| placed.first) else { return };
-        let before = self
-            .messages
-            .window
-            .find(first - 1, plan.number)
-            .and_then(|number| self.messages.window.get(number));
+        let Some(first) = self.messages.window.get(number).map(|placed| placed.first) else { return };
+        let before =
+            self.messages.window.find(first - 1, number).and_then(|number| self.messages.window.get(number));
         if first > self.sender.snd_una && before.is_some_and(|placed| !placed.message.kind.is_fetch()) {
             self.force_ack_req_at = first;
             self.sender.repeat_from(first - 1);
@@ -395,11 +399,11 @@ impl<D: Copy> Requester<D> {
         packet: &packet::View<'_>,
         counters: &mut Counters,
     ) -> Reaction<D> {
-        let seq = extend(self.sender.snd_una, packet.bth.psn);
+        let seq = extend(self.sender.snd_una, packet.bth.psn());
         if seq >= self.sender.snd_max {
             return Reaction::Nothing;
         }
-        match packet.bth.opcode {
+        match packet.bth.opcode() {
             Opcode::RC_ACKNOWLEDGE => self.acknowledged(now, seq, packet, counters),
             opcode if opcode.is_response() => return self.answered(now, seq, packet, counters),
             _ => {}

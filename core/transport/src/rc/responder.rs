@@ -88,7 +88,8 @@ enum MessageInProgress {
 /// The effects of the packet that the NIC is executing.
 #[derive(Copy, Clone, Debug)]
 struct Pending {
-    opcode: Opcode,
+    /// The kind of message that is counted at its end; an atomic stands for all that carry operands.
+    operation: Operation,
     ack_req: bool,
     in_progress: MessageInProgress,
     ends: bool,
@@ -97,6 +98,24 @@ struct Pending {
     source: Option<Source>,
     key: u32,
     va: u64,
+}
+
+impl Pending {
+    /// Returns the effects of a packet that uses one PSN.
+    #[inline(always)]
+    fn new(packet: &packet::View<'_>, operation: Operation) -> Pending {
+        let opcode = packet.bth.opcode();
+        Pending {
+            operation,
+            ack_req: packet.bth.ack_req(),
+            in_progress: MessageInProgress::Nothing,
+            ends: opcode.is_last() || opcode.is_only(),
+            count: 1,
+            source: None,
+            key: 0,
+            va: 0,
+        }
+    }
 }
 
 /// The ACK or NAK to send after all earlier answers.
@@ -108,6 +127,24 @@ enum PendingAck {
     /// RNR NAK: no receive work request is posted.
     NotReady,
     Nak(NakCode),
+}
+
+/// Execution of an action while its packet is validated. A trait instead of a closure, because a closure
+/// cannot be inlined always.
+pub trait Execute {
+    /// Executes an action and returns its outcome. `None` if nothing was done and the action is left to the
+    /// caller of [`Responder::receive_with`].
+    fn execute(self, action: Action) -> Option<Outcome>;
+}
+
+/// Leaves each action to the caller.
+struct Later;
+
+impl Execute for Later {
+    #[inline(always)]
+    fn execute(self, _: Action) -> Option<Outcome> {
+        None
+    }
 }
 
 /// The responder of one queue pair.
@@ -198,13 +235,26 @@ impl Responder {
     /// Validates a request packet and returns the action to execute.
     #[inline]
     pub fn receive(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Action {
+        self.receive_with(packet, counters, Later)
+    }
+
+    /// Validates a request packet and has `execute` execute its action. If `execute` returns `None`, it has
+    /// done nothing, and the action is returned like that of [`receive`](Responder::receive). Always
+    /// inlined, so that the action and its effects need no memory.
+    #[inline(always)]
+    pub fn receive_with(
+        &mut self,
+        packet: &packet::View<'_>,
+        counters: &mut Counters,
+        execute: impl Execute,
+    ) -> Action {
         if self.ended {
             return Action::Nothing;
         }
-        let seq = extend(self.receiver.rcv_nxt, packet.bth.psn);
+        let seq = extend(self.receiver.rcv_nxt, packet.bth.psn());
         match self.receiver.arrive(seq) {
             Arrival::InOrder if self.prism && prism::is_asked(packet) => self.receive_prism(packet, counters),
-            Arrival::InOrder => match self.judge(packet) {
+            Arrival::InOrder => match self.judge(packet, counters, execute) {
                 Ok(action) => action,
                 Err(code) => {
                     self.refuse(code, counters);
@@ -223,6 +273,28 @@ impl Responder {
         }
     }
 
+    /// Has `execute` execute the action of a packet with the effects `pending`. Returns the action if
+    /// `execute` leaves it to the caller.
+    #[inline(always)]
+    fn act(
+        &mut self,
+        action: Action,
+        pending: Pending,
+        counters: &mut Counters,
+        execute: impl Execute,
+    ) -> Action {
+        match execute.execute(action) {
+            Some(outcome) => {
+                self.settle(pending, outcome, counters);
+                Action::Nothing
+            }
+            None => {
+                self.pending = Some(pending);
+                action
+            }
+        }
+    }
+
     /// Handles a packet after a gap. Sends a NAK if `report` is true, that is for the first such packet.
     fn missed(&mut self, report: bool, counters: &mut Counters) {
         counters.out_of_sequence += 1;
@@ -232,20 +304,15 @@ impl Responder {
     }
 
     /// Checks op-code order and lengths (IBTA C9-70 and following), then the operation.
-    #[inline]
-    fn judge(&mut self, packet: &packet::View<'_>) -> Result<Action, NakCode> {
-        let opcode = packet.bth.opcode;
+    #[inline(always)]
+    fn judge(
+        &mut self,
+        packet: &packet::View<'_>,
+        counters: &mut Counters,
+        execute: impl Execute,
+    ) -> Result<Action, NakCode> {
+        let opcode = packet.bth.opcode();
         let len = packet.payload.len() as u32;
-        let pending = Pending {
-            opcode,
-            ack_req: packet.bth.ack_req,
-            in_progress: MessageInProgress::Nothing,
-            ends: opcode.is_last() || opcode.is_only(),
-            count: 1,
-            source: None,
-            key: 0,
-            va: 0,
-        };
         let full = len == self.mtu;
         let fits = match (opcode.is_first() || opcode.is_middle(), opcode.is_last()) {
             (true, _) => full,
@@ -256,21 +323,17 @@ impl Responder {
             return Err(NakCode::INVALID_REQUEST);
         }
         match opcode.operation() {
-            Some(Operation::Send) => self.judge_send(packet, len, pending),
-            Some(Operation::Write) => self.judge_write(packet, len, pending),
-            Some(Operation::Rpc | Operation::RpcWrite) if self.strom => self.judge_rpc(packet, len, pending),
-            _ => self.judge_fetch(packet, pending),
+            Some(Operation::Write) => self.judge_write(packet, len, counters, execute),
+            Some(Operation::Send) => self.judge_send(packet, len),
+            Some(Operation::Rpc | Operation::RpcWrite) if self.strom => self.judge_rpc(packet, len),
+            _ => self.judge_fetch(packet, counters, execute),
         }
     }
 
     #[inline]
-    fn judge_send(
-        &mut self,
-        packet: &packet::View<'_>,
-        len: u32,
-        mut pending: Pending,
-    ) -> Result<Action, NakCode> {
-        let opcode = packet.bth.opcode;
+    fn judge_send(&mut self, packet: &packet::View<'_>, len: u32) -> Result<Action, NakCode> {
+        let mut pending = Pending::new(packet, Operation::Send);
+        let opcode = packet.bth.opcode();
         let starts = opcode.is_first() || opcode.is_only();
         let offset = match (self.in_progress, starts) {
             (MessageInProgress::Nothing, true) => 0,
@@ -290,27 +353,28 @@ impl Responder {
         Ok(Action::Receive { offset, first: starts, last })
     }
 
-    #[inline]
+    #[inline(always)]
     fn judge_write(
         &mut self,
         packet: &packet::View<'_>,
         len: u32,
-        mut pending: Pending,
+        counters: &mut Counters,
+        execute: impl Execute,
     ) -> Result<Action, NakCode> {
-        let (key, va, left, total) = match (self.in_progress, packet.reth()) {
+        let mut pending = Pending::new(packet, Operation::Write);
+        // The first packet checks the whole message. Later packets check their own bytes once more, because
+        // the key may have been invalidated.
+        let (key, va, left, total, extent) = match (self.in_progress, packet.reth()) {
             (MessageInProgress::Nothing, Some(reth)) if reth.dma_len <= 1 << 31 => {
-                (reth.rkey, reth.va, reth.dma_len, reth.dma_len)
+                (reth.rkey, reth.va, reth.dma_len, reth.dma_len, reth.dma_len)
             }
-            (MessageInProgress::Write { key, va, left, total }, None) => (key, va, left, total),
+            (MessageInProgress::Write { key, va, left, total }, None) => (key, va, left, total, len),
             _ => return Err(NakCode::INVALID_REQUEST),
         };
         let exact = if pending.ends { len == left } else { len < left };
         if !exact || !self.allowed.write {
             return Err(NakCode::INVALID_REQUEST);
         }
-        // The first packet checks the whole message. Later packets check their own bytes once more, because
-        // the key may have been invalidated.
-        let extent = if packet.reth().is_some() { total } else { len };
         if !pending.ends {
             pending.in_progress = MessageInProgress::Write {
                 key,
@@ -319,31 +383,37 @@ impl Responder {
                 total,
             };
         }
-        self.pending = Some(pending);
         if packet.imm().is_some() {
             self.notice = notice(packet, total, true);
+            self.pending = Some(pending);
             return Ok(Action::PlaceAndNotify { key, va, extent });
         }
-        Ok(Action::Place { key, va, extent })
+        Ok(self.act(Action::Place { key, va, extent }, pending, counters, execute))
     }
 
-    #[inline]
-    fn judge_fetch(&mut self, packet: &packet::View<'_>, mut pending: Pending) -> Result<Action, NakCode> {
+    #[inline(always)]
+    fn judge_fetch(
+        &mut self,
+        packet: &packet::View<'_>,
+        counters: &mut Counters,
+        execute: impl Execute,
+    ) -> Result<Action, NakCode> {
         if self.in_progress != MessageInProgress::Nothing || self.replay.is_full() {
             return Err(NakCode::INVALID_REQUEST);
         }
-        pending.ends = true;
+        let mut pending = Pending { ends: true, ..Pending::new(packet, Operation::FetchAdd) };
         match (packet.reth(), packet.atomic()) {
             (Some(reth), None)
                 if self.allowed.read && reth.dma_len <= 1 << 31 && packet.payload.is_empty() =>
             {
                 pending.count = packets(reth.dma_len, self.mtu);
                 pending.source = Some(Source::Memory { key: reth.rkey, va: reth.va, len: reth.dma_len });
-                self.pending = Some(pending);
-                Ok(Action::Fetch { key: reth.rkey, va: reth.va, len: reth.dma_len })
+                pending.operation = Operation::ReadRequest;
+                let action = Action::Fetch { key: reth.rkey, va: reth.va, len: reth.dma_len };
+                Ok(self.act(action, pending, counters, execute))
             }
             (None, Some(eth)) if self.allowed.atomic && packet.payload.is_empty() => {
-                let atomic = atomic(packet.bth.opcode, eth.swap_add, eth.compare);
+                let atomic = atomic(packet.bth.opcode(), eth.swap_add, eth.compare);
                 pending.source = Some(Source::Value(0));
                 (pending.key, pending.va) = (eth.rkey, eth.va);
                 self.pending = Some(pending);
@@ -354,17 +424,13 @@ impl Responder {
     }
 
     #[inline(never)]
-    fn judge_rpc(
-        &mut self,
-        packet: &packet::View<'_>,
-        len: u32,
-        mut pending: Pending,
-    ) -> Result<Action, NakCode> {
+    fn judge_rpc(&mut self, packet: &packet::View<'_>, len: u32) -> Result<Action, NakCode> {
         let in_progress = match self.in_progress {
             MessageInProgress::Nothing => None,
             MessageInProgress::Rpc(part) => Some(part),
             _ => return Err(NakCode::INVALID_REQUEST),
         };
+        let mut pending = Pending::new(packet, Operation::Rpc);
         let part = strom::judge(packet, packet.reth(), in_progress.as_ref(), len)?;
         if !pending.ends {
             pending.in_progress = MessageInProgress::Rpc(part.after(len));
@@ -402,8 +468,8 @@ impl Responder {
         let offset = request.offset + self.mtu;
         let more = prism::OperationInProgress { flags: request.flags, offset, total: request.len };
         self.pending = Some(Pending {
-            opcode: packet.bth.opcode,
-            ack_req: packet.bth.ack_req,
+            operation: packet.bth.opcode().operation().unwrap_or(Operation::FetchAdd),
+            ack_req: packet.bth.ack_req(),
             in_progress: if request.last {
                 MessageInProgress::Nothing
             } else {
@@ -434,7 +500,7 @@ impl Responder {
         self.receiver.advance(pending.count);
         self.in_progress = MessageInProgress::Nothing;
         self.msn = (self.msn + 1) & 0x00ff_ffff;
-        count(pending.opcode, counters);
+        count_operation(pending.operation, counters);
         let (source, bytes) = match answer.output {
             prism::Output::Number(number) => (Source::Value(number), [0; 32]),
             prism::Output::Wide { bytes, size } => (Source::Wide { size }, bytes),
@@ -458,6 +524,12 @@ impl Responder {
     #[inline]
     pub fn conclude(&mut self, outcome: Outcome, counters: &mut Counters) {
         let Some(pending) = self.pending.take() else { return };
+        self.settle(pending, outcome, counters);
+    }
+
+    /// Applies the effects of a packet whose action had this outcome.
+    #[inline(always)]
+    fn settle(&mut self, pending: Pending, outcome: Outcome, counters: &mut Counters) {
         match outcome {
             Outcome::Done | Outcome::Value(_) => self.done(pending, outcome, counters),
             Outcome::Nak(code) => self.refuse(code, counters),
@@ -473,7 +545,7 @@ impl Responder {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn done(&mut self, pending: Pending, outcome: Outcome, counters: &mut Counters) {
         let first = self.receiver.rcv_nxt;
         self.receiver.advance(pending.count);
@@ -481,7 +553,7 @@ impl Responder {
         self.in_progress = pending.in_progress;
         if pending.ends {
             self.msn = (self.msn + 1) & 0x00ff_ffff;
-            count(pending.opcode, counters);
+            count_operation(pending.operation, counters);
         }
         if let Some(source) = pending.source {
             let source = if let Outcome::Value(old) = outcome { Source::Value(old) } else { source };
@@ -513,10 +585,13 @@ impl Responder {
     /// acknowledges everything else.
     fn repeat(&mut self, seq: Seq, packet: &packet::View<'_>) {
         let mtu = u64::from(self.mtu);
-        if packet.bth.resv7 != 0 && self.prism && (packet.bth.opcode.is_last() || packet.bth.opcode.is_only())
+        if packet.bth.resv7() != 0
+            && self.prism
+            && (packet.bth.opcode().is_last() || packet.bth.opcode().is_only())
         {
             self.replay.again_from(seq, |entry| answer_end(entry.first, &entry.source, self.mtu));
-        } else if let Some(reth) = packet.reth().filter(|_| packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST)
+        } else if let Some(reth) =
+            packet.reth().filter(|_| packet.bth.opcode() == Opcode::RC_RDMA_READ_REQUEST)
         {
             let end = seq + u64::from(packets(reth.dma_len, self.mtu));
             self.replay.again(seq, end, |entry| match entry.source {
@@ -689,18 +764,24 @@ pub(super) fn notice(packet: &packet::View<'_>, len: u32, write: bool) -> Notice
         len,
         imm: packet.imm().map(|imm| imm.value),
         invalidate: packet.ieth().map(|ieth| ieth.rkey),
-        solicited: packet.bth.solicited,
+        solicited: packet.bth.solicited(),
         write,
     }
 }
 
 /// Counts an executed request with this op-code.
 pub fn count(opcode: Opcode, counters: &mut Counters) {
-    match opcode.operation() {
-        Some(Operation::Send) => counters.rx_send_requests += 1,
-        Some(Operation::Write) => counters.rx_write_requests += 1,
-        Some(Operation::ReadRequest) => counters.rx_read_requests += 1,
-        Some(Operation::Rpc | Operation::RpcWrite) => counters.rx_rpc_requests += 1,
+    count_operation(opcode.operation().unwrap_or(Operation::FetchAdd), counters);
+}
+
+/// Counts an executed request of this operation.
+#[inline(always)]
+fn count_operation(operation: Operation, counters: &mut Counters) {
+    match operation {
+        Operation::Send => counters.rx_send_requests += 1,
+        Operation::Write => counters.rx_write_requests += 1,
+        Operation::ReadRequest => counters.rx_read_requests += 1,
+        Operation::Rpc | Operation::RpcWrite => counters.rx_rpc_requests += 1,
         _ => counters.rx_atomic_requests += 1,
     }
 }

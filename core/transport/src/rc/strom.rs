@@ -64,7 +64,7 @@ pub(super) fn judge(
     in_progress: Option<&Part>,
     len: u32,
 ) -> Result<Part, NakCode> {
-    let opcode = packet.bth.opcode;
+    let opcode = packet.bth.opcode();
     let starts = opcode.is_first() || opcode.is_only();
     let last = opcode.is_last() || opcode.is_only();
     let params = opcode.operation() == Some(Operation::Rpc);

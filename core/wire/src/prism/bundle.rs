@@ -45,7 +45,7 @@ impl<'a> Parts<'a> {
         let packet = self.0.get(HEAD..HEAD + usize::from(len.get())).ok_or(WireError::Truncated)?;
         self.0 = &self.0[HEAD + packet.len()..];
         let view = View::unsealed(packet)?;
-        if view.bth.opcode == Opcode::BUNDLE {
+        if view.bth.opcode() == Opcode::BUNDLE {
             return Err(WireError::UnknownOpcode(Opcode::BUNDLE.0));
         }
         Ok(view)
@@ -102,7 +102,7 @@ mod tests {
     fn packets_come_out_as_they_went_in() {
         let bytes = bundle(&[answer(1, &[]), answer(2, &[5; 24]), answer(3, &[6; 3])]);
         let parts: Vec<_> = parts(&bytes).map(|part| part.unwrap()).collect();
-        let seen: Vec<_> = parts.iter().map(|part| (part.bth.psn.get(), part.payload.len())).collect();
+        let seen: Vec<_> = parts.iter().map(|part| (part.bth.psn().get(), part.payload.len())).collect();
         assert_eq!(seen, [(1, 0), (2, 24), (3, 3)]);
         assert_eq!(parts[1].atomic_ack().unwrap().original, 2);
     }

@@ -61,7 +61,7 @@ fn each_arrival_out_of_order_is_answered_by_a_nack_with_both_numbers() {
         let syndrome = view.aeth().unwrap().syndrome;
         let nack = syndrome == Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
         assert_eq!(nack, additions.sack.is_some());
-        answers.push((view.bth.psn.get(), additions.sack.map(|sack| sack.psn.get())));
+        answers.push((view.bth.psn().get(), additions.sack.map(|sack| sack.psn.get())));
     }
     // Packet 0 arrives in order, packets 2 to 4 ahead of packet 1, and then all are acknowledged.
     assert_eq!(answers, [(0, None), (1, Some(2)), (1, Some(3)), (1, Some(4)), (4, None)]);

@@ -130,7 +130,7 @@ impl Trace {
         let below = packet.get(ipv4::LEN..)?;
         let view = packet::View::new(below.get(udp::LEN..)?).ok()?;
         let sport = u16::from_be_bytes([below[0], below[1]]);
-        let kind = match view.bth.opcode.operation()? {
+        let kind = match view.bth.opcode().operation()? {
             Operation::Congestion => Kind::Cnp,
             Operation::Acknowledge | Operation::ReadAcknowledge => match view.aeth()?.syndrome.kind() {
                 aeth::Kind::Ack { .. } => Kind::Ack,
@@ -150,7 +150,7 @@ impl Trace {
             ends,
             ports: [sport, dport],
             kind,
-            psn: view.bth.psn.get(),
+            psn: view.bth.psn().get(),
             payload: payload as u16,
             ecn: packet[1] & 3,
         })

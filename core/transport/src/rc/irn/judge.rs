@@ -36,7 +36,7 @@ pub(super) fn judge(
     mtu: u32,
     allowed: Allowed,
 ) -> Result<Request, NakCode> {
-    let opcode = packet.bth.opcode;
+    let opcode = packet.bth.opcode();
     let len = payload.len() as u32;
     if !fits(opcode, len, mtu) {
         return Err(NakCode::INVALID_REQUEST);
@@ -86,7 +86,7 @@ pub struct Write<'a> {
 /// another packet or malformed; [`judge`] must then validate it.
 #[inline]
 pub(super) fn plain_write<'a>(packet: &packet::View<'a>, mtu: u32) -> Option<Write<'a>> {
-    let opcode = packet.bth.opcode;
+    let opcode = packet.bth.opcode();
     let (reth, payload) = match opcode {
         Opcode::RC_RDMA_WRITE_ONLY | Opcode::RC_RDMA_WRITE_FIRST => (packet.reth()?, packet.payload),
         Opcode::RC_RDMA_WRITE_MIDDLE | Opcode::RC_RDMA_WRITE_LAST => {
@@ -110,7 +110,7 @@ fn spans(reth: &reth::Repr, len: u32, ends: bool) -> bool {
 
 /// Returns true if `offset` is a valid message offset for a packet with this op-code.
 fn stands(packet: &packet::View<'_>, offset: u32, mtu: u32) -> bool {
-    let opcode = packet.bth.opcode;
+    let opcode = packet.bth.opcode();
     let starts = opcode.is_first() || opcode.is_only();
     if starts { offset == 0 } else { offset > 0 && offset.is_multiple_of(mtu) }
 }
@@ -122,14 +122,14 @@ fn total(offset: u32, len: u32) -> Option<u32> {
 fn send(packet: &packet::View<'_>, additions: &Additions, len: u32, mtu: u32) -> Option<Request> {
     let message = additions.message.filter(|message| stands(packet, message.offset, mtu))?;
     let total = total(message.offset, len)?;
-    let ends = packet.bth.opcode.is_last() || packet.bth.opcode.is_only();
+    let ends = packet.bth.opcode().is_last() || packet.bth.opcode().is_only();
     let notice = ends.then(|| notice(packet, total, false));
     Some(Request::Deliver { number: message.number, offset: message.offset, notice })
 }
 
 fn write(packet: &packet::View<'_>, additions: &Additions, len: u32, mtu: u32) -> Option<Request> {
     let reth = packet.reth().or(additions.reth)?;
-    let ends = packet.bth.opcode.is_last() || packet.bth.opcode.is_only();
+    let ends = packet.bth.opcode().is_last() || packet.bth.opcode().is_only();
     if !spans(&reth, len, ends) {
         return None;
     }
@@ -149,7 +149,7 @@ fn read(packet: &packet::View<'_>, additions: &Additions) -> Option<Request> {
 
 fn atomic_of(packet: &packet::View<'_>, additions: &Additions) -> Option<Request> {
     let eth = packet.atomic()?;
-    let atomic: Atomic = atomic(packet.bth.opcode, eth.swap_add, eth.compare);
+    let atomic: Atomic = atomic(packet.bth.opcode(), eth.swap_add, eth.compare);
     let wanted = Wanted::Atomic { key: eth.rkey, va: eth.va, atomic };
     Some(Request::Fetch { number: additions.fetch?.number, wanted })
 }

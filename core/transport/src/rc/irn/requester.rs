@@ -151,34 +151,30 @@ impl<D: Copy> Requester<D> {
     }
 
     /// Submits a message. The caller has checked `has_capacity`.
-    #[inline]
+    #[inline(always)]
     pub fn submit(&mut self, message: Message<D>) {
         debug_assert!(self.has_capacity(), "the caller checks the capacity before it submits");
-        let mut requests = 0;
-        let mut responses = self.next_response;
         let mut number = 0;
         let mtu = self.messages.parameters.mtu;
-        match message.kind {
-            Kind::Local => {}
+        // A READ or atomic records where its responses begin. Any other message records where those of all
+        // earlier messages end, because it waits for them if it is fenced.
+        let responses = self.next_response;
+        let requests = match message.kind {
+            Kind::Local => 0,
             kind if kind.is_fetch() => {
-                requests = match kind {
-                    Kind::Prism(extended) => extended.requests(message.len, mtu),
-                    _ => 1,
-                };
                 self.next_response += responses_of(&message, mtu);
-                (number, self.next_fetch) = (self.next_fetch, (self.next_fetch + 1) & NUMBER);
+                number = self.next_fetch;
+                self.next_fetch = (number + 1) & NUMBER;
+                if let Kind::Prism(extended) = kind { extended.requests(message.len, mtu) } else { 1 }
             }
             kind => {
-                requests = packets(message.len, mtu);
                 if takes_receive(&kind) {
-                    (number, self.next_receive) = (self.next_receive, (self.next_receive + 1) & NUMBER);
+                    number = self.next_receive;
+                    self.next_receive = (number + 1) & NUMBER;
                 }
+                packets(message.len, mtu)
             }
-        }
-        if !message.kind.is_fetch() {
-            // A fenced message waits for all earlier responses, so it records where they end.
-            responses = self.next_response;
-        }
+        };
         let Message { kind, len, fence, solicited, context } = message;
         let context = Numbered { context, responses, number, verdict: 0 };
         let message = Message { kind, len, fence, solicited, context };
@@ -313,8 +309,8 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// Returns the context of the message that the planned packet belongs to.
-    #[inline]
+    /// Returns the context of the message that the planned packet belongs to. Always inlined, like `plan`.
+    #[inline(always)]
     pub fn context(&self, plan: &Plan) -> Option<&D> {
         self.messages.window.get(plan.number).map(|placed| &placed.message.context.context)
     }
@@ -333,18 +329,18 @@ impl<D: Copy> Requester<D> {
                 self.messages.step_over_local(self.sender.next_unsacked());
             }
         } else {
-            self.sent_out_of_turn(plan, new, counters);
+            self.sent_out_of_turn(plan.seq, new, counters);
         }
         self.rto.sent(now, plan.seq, new, self.sender.in_flight());
     }
 
     #[cold]
     #[inline(never)]
-    fn sent_out_of_turn(&mut self, plan: &Plan, new: bool, counters: &mut Counters) {
+    fn sent_out_of_turn(&mut self, seq: Seq, new: bool, counters: &mut Counters) {
         counters.retransmitted_pkts += u64::from(!new);
         self.delay.sent();
         let recovering = self.sender.in_recovery();
-        self.sender.transmitted(Some(plan.seq));
+        self.sender.transmitted(Some(seq));
         counters.irn_recoveries += u64::from(!recovering && self.sender.in_recovery());
         self.seek();
     }
@@ -375,6 +371,7 @@ impl<D: Copy> Requester<D> {
     }
 
     /// Makes the message of a planned packet fail, because the packet could not be built from local memory.
+    #[inline(always)]
     pub fn refuse(&mut self, plan: &Plan, status: Status) {
         self.fail(plan.number, status);
     }
@@ -478,7 +475,7 @@ impl<D: Copy> Requester<D> {
         packet: &packet::View<'_>,
         counters: &mut Counters,
     ) -> Reaction<D> {
-        match packet.bth.opcode {
+        match packet.bth.opcode() {
             Opcode::RC_ACKNOWLEDGE => self.acknowledged(now, packet, counters),
             opcode if opcode.is_response() => return self.answered(now, packet, counters),
             _ => {}
@@ -489,7 +486,7 @@ impl<D: Copy> Requester<D> {
     #[inline]
     fn acknowledged(&mut self, now: Instant, packet: &packet::View<'_>, counters: &mut Counters) {
         let Some(aeth) = packet.aeth() else { return };
-        let seq = extend(self.sender.snd_una(), packet.bth.psn);
+        let seq = extend(self.sender.snd_una(), packet.bth.psn());
         let kind = aeth.syndrome.kind();
         match kind {
             aeth::Kind::Ack { .. } => self.arrived(now, seq + 1, None),
@@ -589,7 +586,7 @@ impl<D: Copy> Requester<D> {
 
     /// Processes a READ or atomic response, in any order.
     fn answered(&mut self, now: Instant, packet: &packet::View<'_>, counters: &mut Counters) -> Reaction<D> {
-        let seq = extend(self.tracker.rcv_nxt(), packet.bth.psn);
+        let seq = extend(self.tracker.rcv_nxt(), packet.bth.psn());
         let arrival = self.tracker.arrival(seq);
         match arrival {
             Arrival::InOrder => {}

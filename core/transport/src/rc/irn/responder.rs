@@ -229,11 +229,11 @@ impl Responder {
     /// the bitmaps. On `None` the NIC must call `receive` instead.
     #[inline]
     pub fn next_write<'a>(&self, packet: &packet::View<'a>) -> Option<Write<'a>> {
-        let usual = packet.bth.psn == psn(self.receiver.rcv_nxt())
+        let usual = packet.bth.psn() == psn(self.receiver.rcv_nxt())
             && !self.receiver.has_ahead()
             && self.allowed.write
             && !self.ended
-            && packet.bth.resv7 == 0
+            && packet.bth.resv7() == 0
             && self.in_progress.is_none();
         if usual { plain_write(packet, self.mtu) } else { None }
     }
@@ -257,7 +257,7 @@ impl Responder {
         if self.ended {
             return (Step::Nothing, &[]);
         }
-        let seq = extend(self.receiver.rcv_nxt(), packet.bth.psn);
+        let seq = extend(self.receiver.rcv_nxt(), packet.bth.psn());
         let arrival = self.receiver.arrival(seq);
         match arrival {
             Arrival::InOrder if self.is_kept(seq) => {
@@ -284,12 +284,12 @@ impl Responder {
             }
         }
         let in_order = arrival == Arrival::InOrder;
-        if self.prism && (packet.bth.resv7 != 0 || in_order && self.in_progress.is_some()) {
+        if self.prism && (packet.bth.resv7() != 0 || in_order && self.in_progress.is_some()) {
             return self.receive_prism(now, packet, seq, in_order, counters);
         }
         match self.step(now, packet, seq, in_order) {
             Ok((step, payload)) => {
-                let (opcode, ends) = (packet.bth.opcode, Ends::of(packet.bth.opcode));
+                let (opcode, ends) = (packet.bth.opcode(), Ends::of(packet.bth.opcode()));
                 self.pending.get_or_insert(Pending::Arrival { seq, ends, opcode });
                 (step, payload)
             }
@@ -335,7 +335,7 @@ impl Responder {
                 if self.waits(va, in_order) {
                     return Err(NakCode::INVALID_REQUEST);
                 }
-                (self.read_scratch(now, packet.bth.opcode, seq, number, key, va, len)?, &[])
+                (self.read_scratch(now, packet.bth.opcode(), seq, number, key, va, len)?, &[])
             }
             Request::Fetch { number, wanted } => {
                 let kept = self.reads.keep(seq, number, wanted, self.sender.snd_max());
@@ -463,7 +463,7 @@ impl Responder {
     pub fn acknowledged(&mut self, now: Instant, packet: &packet::View<'_>) {
         let (Some(aeth), Ok((additions, _))) = (packet.aeth(), Additions::split(packet)) else { return };
         let una = self.sent_as(self.sender.snd_una());
-        let seq = extend(una, packet.bth.psn);
+        let seq = extend(una, packet.bth.psn());
         let (upto, sack) = match (aeth.syndrome.kind(), additions.sack) {
             (aeth::Kind::Ack { .. }, _) => (seq + 1, None),
             (aeth::Kind::Nak(NakCode::PSN_SEQUENCE_ERROR), Some(sack)) => (seq, Some(extend(una, sack.psn))),

@@ -155,12 +155,12 @@ impl<D: Copy> Requester<D> {
         counters: &mut Counters,
         mut each: impl FnMut(&D, ListedResult<'_>) -> Result<(), Status>,
     ) {
-        let last = extend(self.sender.snd_una, packet.bth.psn);
+        let last = extend(self.sender.snd_una, packet.bth.psn());
         if last < self.sender.snd_una || last >= self.sender.snd_max {
             return;
         }
         let Some((mut number, expected)) = self.first_fetch() else { return };
-        let first = (last + 1).saturating_sub(u64::from(packet.bth.resv7));
+        let first = (last + 1).saturating_sub(u64::from(packet.bth.resv7()));
         if expected < first {
             self.arrived(now, first, counters);
             return;

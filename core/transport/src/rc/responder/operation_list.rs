@@ -31,8 +31,8 @@ impl Responder {
         if self.ended {
             return None;
         }
-        let seq = extend(self.receiver.rcv_nxt, packet.bth.psn);
-        let count = u64::from(packet.bth.resv7);
+        let seq = extend(self.receiver.rcv_nxt, packet.bth.psn());
+        let count = u64::from(packet.bth.resv7());
         let mut passed = 0;
         match self.receiver.arrive(seq) {
             Arrival::InOrder => {}

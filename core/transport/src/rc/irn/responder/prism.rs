@@ -83,7 +83,7 @@ impl Responder {
             return (Step::Nothing, &[]);
         }
         match judge(packet, self.in_progress, self.mtu, self.allowed) {
-            Ok(request) => match self.begin(now, packet.bth.opcode, seq, &request) {
+            Ok(request) => match self.begin(now, packet.bth.opcode(), seq, &request) {
                 Ok(step) => return (step, packet.payload),
                 Err(code) => self.refuse(seq, code, counters),
             },
