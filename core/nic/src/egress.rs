@@ -14,7 +14,7 @@ use crate::event::AsyncEvent;
 use crate::extended;
 use crate::gather::{self, LocalMemory};
 use crate::kernel::{CheckResult, check_reply, clear_delayed_ack, maybe_delay_ack, waits_for_bytes};
-use crate::machine::Connection;
+use crate::machine::{Connection, Machine};
 use crate::path::PeerPath;
 use crate::prism::{self, NextRequest, request_bundle, respond_bundle};
 use crate::queue_pair::QueuePair;
@@ -69,13 +69,11 @@ impl QueuePair {
         shared: &mut Shared,
         used: &mut TurnUsage,
     ) -> TurnEnd {
-        if !self.machine.is_rc() || self.strom.is_some() {
-            return self.transmit_outlined(now, mem, out, shared, used);
+        match &self.machine {
+            Machine::Rc(_) if self.is_plain() => self.transmit_rc::<Plain>(now, mem, out, shared, used),
+            Machine::Rc(_) if self.strom.is_none() => self.transmit_extended(now, mem, out, shared, used),
+            _ => self.transmit_outlined(now, mem, out, shared, used),
         }
-        if !self.is_plain() {
-            return self.transmit_extended(now, mem, out, shared, used);
-        }
-        self.transmit_rc::<Plain>(now, mem, out, shared, used)
     }
 
     /// Sends the responses and then the requests of go-back-N without StRoM.
@@ -125,31 +123,23 @@ impl QueuePair {
         shared: &mut Shared,
         used: &mut TurnUsage,
     ) -> TurnEnd {
-        if self.machine.is_loopback() {
-            return if self.is_held(now) {
-                TurnEnd::Done
-            } else {
-                transmit_to_itself(self, now, mem, shared, used)
-            };
-        }
-        if self.machine.is_rc() {
-            return self.transmit_answers(now, mem, out, shared, used);
-        }
-        if self.machine.is_irn() {
-            if self.is_plain() {
-                return self.transmit_irn(now, mem, out, shared, used);
+        match &self.machine {
+            Machine::Rc(_) => self.transmit_answers(now, mem, out, shared, used),
+            Machine::Irn(_) if self.is_plain() => self.transmit_irn::<Plain>(now, mem, out, shared, used),
+            Machine::Irn(_) => self.transmit_irn::<All>(now, mem, out, shared, used),
+            Machine::Loopback => match self.is_held(now) {
+                true => TurnEnd::Done,
+                false => transmit_to_itself(self, now, mem, shared, used),
+            },
+            Machine::Unreliable(_) | Machine::Unconnected => {
+                self.turn::<All, _>(now, out, shared, used, |qp, out, shared| {
+                    match qp.notify_if_due(out, shared) {
+                        None => qp.request_unreliable(now, mem, out, shared),
+                        sent => sent,
+                    }
+                })
             }
-            return self.turn::<All, _>(now, out, shared, used, |qp, out, shared| {
-                match qp.respond_irn(now, mem, out, shared) {
-                    None => qp.request::<reliable::Irn, All>(now, mem, out, shared),
-                    sent => sent,
-                }
-            });
         }
-        self.turn::<All, _>(now, out, shared, used, |qp, out, shared| match qp.notify_if_due(out, shared) {
-            None => qp.request_unreliable(now, mem, out, shared),
-            sent => sent,
-        })
     }
 
     /// Does the work of [`transmit`](QueuePair::transmit) for go-back-N without StRoM that is not
@@ -166,10 +156,9 @@ impl QueuePair {
         self.transmit_rc::<WithoutKernels>(now, mem, out, shared, used)
     }
 
-    /// Does the work of [`transmit`](QueuePair::transmit) for a [plain](QueuePair::is_plain) queue pair with
-    /// IRN.
+    /// Sends the responses and then the requests of IRN.
     #[inline(never)]
-    fn transmit_irn(
+    fn transmit_irn<X: Extras>(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -177,9 +166,9 @@ impl QueuePair {
         shared: &mut Shared,
         used: &mut TurnUsage,
     ) -> TurnEnd {
-        self.turn::<Plain, _>(now, out, shared, used, |qp, out, shared| {
+        self.turn::<X, _>(now, out, shared, used, |qp, out, shared| {
             match qp.respond_irn(now, mem, out, shared) {
-                None => qp.request::<reliable::Irn, Plain>(now, mem, out, shared),
+                None => qp.request::<reliable::Irn, X>(now, mem, out, shared),
                 sent => sent,
             }
         })

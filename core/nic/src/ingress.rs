@@ -96,12 +96,10 @@ impl QueuePair {
     /// Processes one RC or IRN packet. Always inlined, so that plain RC does not pay for the other callers.
     #[inline(always)]
     fn take_plain(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
-        if !self.machine.is_rc() {
-            self.take_irn(now, mem, packet, shared);
-        } else if packet.bth.opcode().is_request() {
-            self.serve(now, mem, packet, shared);
-        } else {
-            self.answer::<GoBackN>(now, mem, packet, shared);
+        match &self.machine {
+            Machine::Rc(_) if packet.bth.opcode().is_request() => self.serve(now, mem, packet, shared),
+            Machine::Rc(_) => self.answer::<GoBackN>(now, mem, packet, shared),
+            _ => self.take_irn(now, mem, packet, shared),
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct Irn {
 }
 
 impl Irn {
-    #[inline]
+    #[inline(never)]
     pub(crate) fn deadline(&self) -> Instant {
         self.requester.deadline().min(self.responder.deadline())
     }

@@ -1,6 +1,7 @@
 //! The transport state machines of a queue pair. The transition to RTR selects them (`queue_pair/modify.rs`).
 
-use remora_transport::rc::{Requester, Responder};
+use remora_transport::rc::{Requester, Responder, Retired};
+use remora_transport::{Counters, Instant, Status};
 
 use crate::context::WqeContext;
 use crate::irn::Irn;
@@ -91,6 +92,48 @@ impl Machine {
     #[inline(always)]
     pub(crate) fn unreliable_mut(&mut self) -> Option<&mut Unreliable> {
         if let Machine::Unreliable(unreliable) = self { Some(unreliable) } else { None }
+    }
+
+    /// Returns the time at which `expire` is due. Always inlined, because it follows each turn.
+    #[inline(always)]
+    pub(crate) fn deadline(&self) -> Instant {
+        match self {
+            Machine::Rc(connection) => connection.requester.deadline(),
+            Machine::Irn(irn) => irn.deadline(),
+            Machine::Unconnected | Machine::Unreliable(_) | Machine::Loopback => Instant::NEVER,
+        }
+    }
+
+    /// Runs the timers that are due at `now`. All packets that arrived before `rx_drained_at` have been
+    /// processed.
+    pub(crate) fn expire(&mut self, now: Instant, rx_drained_at: Instant, counters: &mut Counters) {
+        match self {
+            Machine::Rc(connection) => connection.requester.expire(now, rx_drained_at, counters),
+            Machine::Irn(irn) => {
+                irn.requester.expire(now, rx_drained_at, counters);
+                irn.responder.expire(now, rx_drained_at, counters);
+            }
+            Machine::Unconnected | Machine::Unreliable(_) | Machine::Loopback => {}
+        }
+    }
+
+    /// Returns the number of messages of a reliable connection that are submitted and not retired.
+    pub(crate) fn outstanding(&self) -> usize {
+        match self {
+            Machine::Rc(connection) => connection.requester.outstanding(),
+            Machine::Irn(irn) => irn.requester.outstanding(),
+            Machine::Unconnected | Machine::Unreliable(_) | Machine::Loopback => 0,
+        }
+    }
+
+    /// Removes and returns the oldest message of a send queue that is flushed.
+    pub(crate) fn flush(&mut self) -> Option<Retired<WqeContext>> {
+        match self {
+            Machine::Rc(connection) => connection.requester.flush(),
+            Machine::Irn(irn) => irn.requester.flush(),
+            Machine::Unreliable(unreliable) => unreliable.end(Status::WrFlushed),
+            Machine::Unconnected | Machine::Loopback => None,
+        }
     }
 
     /// Returns how often the peer had no receive work request for a message (RNR NAK).

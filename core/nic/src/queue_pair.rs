@@ -352,23 +352,9 @@ impl QueuePair {
         any
     }
 
-    /// Removes the oldest unfinished message.
-    fn next_flushed(&mut self) -> Option<Retired<WqeContext>> {
-        match &mut self.machine {
-            Machine::Rc(connection) => connection.requester.flush(),
-            Machine::Irn(irn) => irn.requester.flush(),
-            _ => None,
-        }
-    }
-
     /// In SQD, raises the event `SqDrained` once when no message is in flight.
     pub(crate) fn drain(&mut self, shared: &mut Shared) {
-        let outstanding = match &self.machine {
-            Machine::Rc(connection) => connection.requester.outstanding(),
-            Machine::Irn(irn) => irn.requester.outstanding(),
-            _ => 0,
-        };
-        let idle = outstanding == 0;
+        let idle = self.machine.outstanding() == 0;
         if idle && !self.is_sending() && !self.drained {
             self.drained = true;
             if self.attributes.given.sqd_event != Some(false) {
@@ -475,12 +461,7 @@ impl QueuePair {
 
     /// Completes all work requests in the send queue as flushed. In ERR and SQE, called also after each post.
     pub(crate) fn flush_send_queue(&mut self, shared: &mut Shared) {
-        if let Some(retired) =
-            self.machine.unreliable_mut().and_then(|machine| machine.end(Status::WrFlushed))
-        {
-            self.flush_send(&retired, shared);
-        }
-        while let Some(retired) = self.next_flushed() {
+        while let Some(retired) = self.machine.flush() {
             self.flush_send(&retired, shared);
         }
         self.send.release_all();
@@ -535,26 +516,21 @@ impl QueuePair {
     }
 
     /// Returns the time at which `expire` is due.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deadline(&self) -> Instant {
-        let machines = match self.machine.rc() {
-            Some(connection) => connection.requester.deadline(),
-            None => self.deadline_irn(),
-        };
-        machines.min(self.congestion_deadline()).min(self.deadline_prism()).min(self.deadline_strom())
+        let machine = self.machine.deadline();
+        machine.min(self.congestion_deadline()).min(self.deadline_prism()).min(self.deadline_strom())
     }
 
     /// Runs the timers that are due at `now`. All packets that arrived before `rx_drained_at` have been
     /// processed.
     pub(crate) fn expire(&mut self, now: Instant, rx_drained_at: Instant, shared: &mut Shared) {
         self.expire_congestion(now);
-        if let Some(connection) = self.machine.rc_mut() {
-            connection.requester.expire(now, rx_drained_at, &mut shared.counters);
-            self.retire::<GoBackN>(shared);
-        } else {
-            self.expire_irn(now, rx_drained_at, shared);
-            self.retire::<reliable::Irn>(shared);
-        }
+        self.machine.expire(now, rx_drained_at, &mut shared.counters);
+        match &self.machine {
+            Machine::Rc(_) => self.retire::<GoBackN>(shared),
+            _ => self.retire::<reliable::Irn>(shared),
+        };
         self.expire_prism(now, shared);
         self.expire_strom(now);
     }

@@ -2,7 +2,6 @@
 //!
 //! A path counts as a reference to the module that defines its target, through imports and re-exports. Names
 //! of methods and fields are not paths. Tests and loom models are excluded.
-//! of methods and fields are not paths; tests and loom models are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +33,8 @@ pub struct Module {
     items: BTreeSet<String>,
     /// The imported paths, by the name that each brings into the module.
     imports: BTreeMap<String, Vec<String>>,
+    /// The imported paths that the module passes on with `pub use`.
+    reexports: BTreeSet<Vec<String>>,
     /// The paths of glob imports.
     globs: Vec<Vec<String>>,
     /// Every path in the module's code, and its first line.
@@ -118,7 +119,7 @@ impl Modules {
                 }
                 (word, ..) if is_ident(Some(word), "use") => {
                     let end = end_of(tokens, index);
-                    module.import(&tokens[index + 1..end], Vec::new());
+                    module.import(&tokens[index + 1..end], Vec::new(), is_public(&tokens[..index]));
                     index = end;
                 }
                 (word, Some(TokenTree::Ident(name)), _) if outer && is_item(word, name) => {
@@ -159,12 +160,14 @@ impl Modules {
         self.all[id].children.insert(name.to_owned(), child);
     }
 
-    /// Returns every reference between two modules of one crate, without duplicates.
+    /// Returns every reference between two modules of one crate, without duplicates. A `pub use` is a
+    /// reference only of the modules that use the name.
     pub fn arrows(&self) -> Vec<Arrow> {
         let mut arrows = BTreeMap::new();
         for (source, module) in self.all.iter().enumerate() {
             let imports = module.imports.values().chain(&module.globs);
-            for path in imports.chain(module.paths.keys()) {
+            let paths = imports.chain(module.paths.keys());
+            for path in paths.filter(|path| !module.reexports.contains(*path)) {
                 let Some(target) = self.definer(source, path, DEPTH).filter(|target| *target != source)
                 else {
                     continue;
@@ -282,13 +285,13 @@ impl Modules {
 
 impl Module {
     /// Records the imports of the tokens after `use`. `before` is the path up to here.
-    fn import(&mut self, tree: &[TokenTree], before: Vec<String>) {
+    fn import(&mut self, tree: &[TokenTree], before: Vec<String>, public: bool) {
         let mut path = before;
         for (index, token) in tree.iter().enumerate() {
             match token {
                 TokenTree::Ident(word) if word == "as" => {
                     let name = tree.get(index + 1).map(ToString::to_string).unwrap_or_default();
-                    self.bring(name, path, line(token));
+                    self.bring(name, path, line(token), public);
                     return;
                 }
                 TokenTree::Ident(word) => path.push(word.to_string()),
@@ -299,7 +302,7 @@ impl Module {
                 TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
                     let inner: Vec<TokenTree> = group.stream().into_iter().collect();
                     for part in inner.split(|token| is_punct(Some(token), ',')) {
-                        self.import(part, path.clone());
+                        self.import(part, path.clone(), public);
                     }
                     return;
                 }
@@ -310,11 +313,14 @@ impl Module {
             path.pop();
         }
         if let (Some(name), Some(token)) = (path.last().cloned(), tree.first()) {
-            self.bring(name, path, line(token));
+            self.bring(name, path, line(token), public);
         }
     }
 
-    fn bring(&mut self, name: String, path: Vec<String>, line: usize) {
+    fn bring(&mut self, name: String, path: Vec<String>, line: usize, public: bool) {
+        if public {
+            self.reexports.insert(path.clone());
+        }
         self.paths.entry(path.clone()).or_insert(line);
         self.imports.insert(name, path);
     }
@@ -343,6 +349,16 @@ impl Module {
 
 fn is_item(word: &TokenTree, name: &Ident) -> bool {
     ITEMS.iter().any(|item| is_ident(Some(word), item)) && !QUALIFIERS.iter().any(|word| name == word)
+}
+
+/// Returns true if the tokens end with a visibility.
+fn is_public(before: &[TokenTree]) -> bool {
+    match before.last() {
+        Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
+            is_ident(before.len().checked_sub(2).map(|index| &before[index]), "pub")
+        }
+        last => is_ident(last, "pub"),
+    }
 }
 
 /// Returns the index of the next semicolon, or of the end.

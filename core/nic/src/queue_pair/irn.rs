@@ -1,6 +1,5 @@
-//! IRN on a queue pair: when it connects and starts, and its timers.
+//! IRN on a queue pair: the machine that it gets when it connects.
 
-use remora_transport::Instant;
 use remora_transport::rc::irn::{Requester, Responder};
 
 use super::QueuePair;
@@ -35,42 +34,5 @@ impl QueuePair {
             bound: BoundReceives::new(receives),
             peer,
         }));
-    }
-
-    /// RTR to RTS over IRN.
-    #[inline(never)]
-    pub(crate) fn start_irn(&mut self, shared: &Shared) {
-        let capacity = self.send.ring().slots() as u32;
-        let settings = &self.attributes;
-        let allowed = self.allowed;
-        let Some(irn) = self.machine.irn_mut() else { return };
-        let sq_psn = settings.given.sq_psn.unwrap_or_default();
-        irn.requester = Requester::new(sq_psn, capacity, settings.parameters, &shared.irn, irn.peer);
-        irn.responder.retune(allowed, &settings.parameters);
-    }
-
-    /// Changes timeouts, retries and rights over IRN.
-    #[inline(never)]
-    pub(crate) fn retune_irn(&mut self) {
-        let settings = &self.attributes;
-        let allowed = self.allowed;
-        let Some(irn) = self.machine.irn_mut() else { return };
-        irn.requester.retune(settings.parameters);
-        irn.responder.retune(allowed, &settings.parameters);
-    }
-
-    /// Returns the time at which `expire_irn` is due.
-    #[inline(never)]
-    pub(crate) fn deadline_irn(&self) -> Instant {
-        self.machine.irn().map_or(Instant::NEVER, |irn| irn.deadline())
-    }
-
-    /// Runs the timers over IRN.
-    #[inline(never)]
-    pub(crate) fn expire_irn(&mut self, now: Instant, rx_drained_at: Instant, shared: &mut Shared) {
-        if let Some(irn) = self.machine.irn_mut() {
-            irn.requester.expire(now, rx_drained_at, &mut shared.counters);
-            irn.responder.expire(now, rx_drained_at, &mut shared.counters);
-        }
     }
 }

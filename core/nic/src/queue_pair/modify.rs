@@ -1,6 +1,6 @@
 //! The operation `modify`: the effect of each state transition on a queue pair.
 
-use remora_transport::rc::{FOR_EVER, Requester, Responder};
+use remora_transport::rc::{FOR_EVER, Requester, Responder, irn};
 use remora_transport::state::{Service, State, modify};
 use remora_transport::{timers, uc, ud};
 use remora_wire::Psn;
@@ -132,39 +132,51 @@ impl QueuePair {
     /// Transition RTR to RTS: starts the requester with the PSN, timeout and retry counts that this
     /// transition sets.
     fn start(&mut self, shared: &Shared) {
-        self.start_irn(shared);
-        let capacity = self.send.messages();
-        let settings = &self.attributes;
-        let sq_psn = settings.given.sq_psn.unwrap_or_default();
-        let mtu = settings.parameters.mtu;
-        if let Some(connection) = self.machine.rc_mut() {
-            connection.requester = Requester::new(sq_psn, capacity, settings.parameters);
-            if self.prism.is_some() {
-                connection.requester.enable_prism();
+        let Settings { parameters, given } = &self.attributes;
+        let sq_psn = given.sq_psn.unwrap_or_default();
+        match &mut self.machine {
+            Machine::Rc(connection) => {
+                connection.requester = Requester::new(sq_psn, self.send.messages(), *parameters);
+                if self.prism.is_some() {
+                    connection.requester.enable_prism();
+                }
+                connection.responder.retune(self.allowed, parameters.min_rnr_timer);
             }
-            connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
-        }
-        match self.machine.unreliable_mut() {
-            Some(Unreliable::Connected(connected)) => connected.requester = uc::Requester::new(sq_psn, mtu),
-            Some(Unreliable::Datagrams(datagrams)) => {
-                let qkey = settings.given.qkey.unwrap_or(0);
-                datagrams.sender = ud::Sender::new(sq_psn, self.number, qkey);
+            Machine::Irn(irn) => {
+                let capacity = self.send.ring().slots() as u32;
+                irn.requester = irn::Requester::new(sq_psn, capacity, *parameters, &shared.irn, irn.peer);
+                irn.responder.retune(self.allowed, parameters);
             }
-            None => {}
+            Machine::Unreliable(Unreliable::Connected(connected)) => {
+                connected.requester = uc::Requester::new(sq_psn, parameters.mtu);
+            }
+            Machine::Unreliable(Unreliable::Datagrams(datagrams)) => {
+                datagrams.sender = ud::Sender::new(sq_psn, self.number, given.qkey.unwrap_or(0));
+            }
+            Machine::Unconnected | Machine::Loopback => {}
         }
     }
 
+    /// Changes timeouts, retries and rights of a running queue pair.
     fn retune(&mut self, change: &Modify) {
-        self.retune_irn();
-        let settings = &self.attributes;
-        match self.machine.unreliable_mut() {
-            Some(Unreliable::Connected(connected)) => connected.responder.allow_writes(self.allowed.write),
-            Some(Unreliable::Datagrams(datagrams)) => set(&mut datagrams.sender.qkey, change.qkey),
-            None => {}
+        let parameters = &self.attributes.parameters;
+        match &mut self.machine {
+            Machine::Rc(connection) => {
+                connection.requester.retune(*parameters);
+                connection.responder.retune(self.allowed, parameters.min_rnr_timer);
+            }
+            Machine::Irn(irn) => {
+                irn.requester.retune(*parameters);
+                irn.responder.retune(self.allowed, parameters);
+            }
+            Machine::Unreliable(Unreliable::Connected(connected)) => {
+                connected.responder.allow_writes(self.allowed.write);
+            }
+            Machine::Unreliable(Unreliable::Datagrams(datagrams)) => {
+                set(&mut datagrams.sender.qkey, change.qkey);
+            }
+            Machine::Unconnected | Machine::Loopback => {}
         }
-        let Some(connection) = self.machine.rc_mut() else { return };
-        connection.requester.retune(settings.parameters);
-        connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
     }
 
     /// Returns the attributes and the state (`ibv_query_qp`).
