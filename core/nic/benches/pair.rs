@@ -15,7 +15,8 @@ use std::sync::Arc;
 use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
 use remora_nic::{
     AddressVector, CompletionKind, CompletionPoller, Config, Fetching, Flags, Modify, Nic, Operation,
-    Payload, QueuePairInit, Receives, Remote, Ring, Service, Sge, Word, WorkRequest, kernel, prism, wqe,
+    Payload, QueuePairInit, ReceiveQueue, ReceiveRequest, Receives, Remote, Ring, SendQueue, Service, Sge,
+    WorkRequest, kernel, prism, wqe,
 };
 use remora_transport::Instant;
 use remora_transport::state::State;
@@ -65,8 +66,7 @@ impl Egress for Pipe {
 struct Side {
     engine: Biased<Nic>,
     out: Pipe,
-    send: Ring,
-    head: u64,
+    send: SendQueue,
     poller: CompletionPoller,
     sge: Sge,
     memory: Bytes,
@@ -74,12 +74,10 @@ struct Side {
     qp: remora_wire::Qpn,
     table: Arc<Table>,
     pd: remora_memory::Pd,
-    receives: Ring,
-    received: u64,
-    /// A free list over the end of the memory, where its buffers are posted, and how many were.
+    receives: ReceiveQueue,
+    /// A free list over the end of the memory, and where its buffers are posted.
     list: u64,
-    posts: Ring,
-    posted: u64,
+    posts: ReceiveQueue,
 }
 
 fn side(seed: u64, len: usize) -> Side {
@@ -89,7 +87,7 @@ fn side(seed: u64, len: usize) -> Side {
     let memory = Bytes::heap(1 << 16).unwrap();
     let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let key = table.register(pd, &[Range::whole(&memory)], rights).unwrap();
-    let ring = |slots| Ring::new(Bytes::heap(Ring::size(slots)).unwrap()).unwrap();
+    let ring = |slots| Ring::heap(slots).unwrap();
     let send = ring(256);
     let cq_ring = ring(512);
     let cq = nic.create_cq(cq_ring.clone()).unwrap();
@@ -112,8 +110,7 @@ fn side(seed: u64, len: usize) -> Side {
     Side {
         engine: Biased::new(&table, nic),
         out: Pipe::new(len),
-        send,
-        head: 0,
+        send: SendQueue::new(send, wqe::Bounds { max_sge: 1, max_inline: 64 }),
         poller: CompletionPoller::new(cq_ring),
         sge: Sge { addr: memory.address(), len: len as u32, lkey: key },
         remote: Remote { addr: memory.address() + 16384, rkey: key },
@@ -121,11 +118,9 @@ fn side(seed: u64, len: usize) -> Side {
         qp,
         table,
         pd,
-        receives,
-        received: 0,
+        receives: ReceiveQueue::new(receives, 1),
         list,
-        posts,
-        posted: 0,
+        posts: ReceiveQueue::new(posts, 1),
     }
 }
 
@@ -179,64 +174,34 @@ fn connect(a: &Side, b: &Side, udp_port: u16, peer_udp_port: u16, agreed: Agreed
 
 impl Side {
     fn post(&mut self, operation: Operation, count: usize, signaled_every: usize) {
-        let bounds = wqe::Bounds { max_sge: 1, max_inline: 0 };
         for n in 0..count {
             let flags = Flags { signaled: n % signaled_every == signaled_every - 1, ..Flags::default() };
             let list = [self.sge];
             let request = WorkRequest { id: n as u64, operation, payload: Payload::Sges(&list), flags };
-            let head = self.head;
-            let send = &self.send;
-            let slots =
-                wqe::write(&request, &bounds, 256, |index, slot| send.store(head + index as u64, slot))
-                    .unwrap();
-            self.head += slots as u64;
+            self.send.push(&request).unwrap();
         }
-        self.send.set_word(Word::Produced, self.head);
+        self.send.publish();
     }
 
     /// Posts a receive without memory: what an answer takes.
     fn post_receive(&mut self) {
-        let receives = &self.receives;
-        let received = self.received;
-        remora_nic::write_receive(0, &[], |index, slot| receives.store(received + index as u64, slot));
-        self.received += remora_nic::stride(1);
-        receives.set_word(Word::Produced, self.received);
+        self.receives.post(&ReceiveRequest { id: 0, sges: &[] }).unwrap();
     }
 
     /// Posts a request to the kernel, and the receive that its answer takes.
     fn ask(&mut self, params: &[u8]) {
         self.post_receive();
-        let bounds = wqe::Bounds { max_sge: 1, max_inline: 64 };
         let operation = Operation::Rpc { opcode: 1, tag: 0 };
         let request =
             WorkRequest { id: 0, operation, payload: Payload::Inline(params), flags: Flags::default() };
-        let send = &self.send;
-        let head = self.head;
-        let slots = wqe::write(&request, &bounds, 256, |index, slot| send.store(head + index as u64, slot));
-        self.head += slots.unwrap() as u64;
-        self.send.set_word(Word::Produced, self.head);
+        self.send.push(&request).unwrap();
+        self.send.publish();
     }
 
     /// Posts PRISM's operations, of which the last one signals.
     fn post_prism(&mut self, operations: &[prism::WorkRequest<'_>]) {
-        let bounds = wqe::Bounds { max_sge: 1, max_inline: 64 };
-        for request in operations {
-            let send = &self.send;
-            let head = self.head;
-            let store = |index: usize, slot: &[u8; 64]| send.store(head + index as u64, slot);
-            self.head += prism::write(request, &bounds, 256, store).unwrap() as u64;
-        }
-        self.send.set_word(Word::Produced, self.head);
-    }
-
-    /// Posts the buffer at an address to the free list.
-    fn post_buffer(&mut self, addr: u64) {
-        let sge = Sge { addr, len: 0, lkey: remora_memory::Key::new(0) };
-        let posts = &self.posts;
-        let posted = self.posted;
-        remora_nic::write_receive(0, &[sge], |index, slot| posts.store(posted + index as u64, slot));
-        self.posted += remora_nic::stride(1);
-        self.posts.set_word(Word::Produced, self.posted);
+        operations.iter().for_each(|request| self.send.push_prism(request).unwrap());
+        self.send.publish();
     }
 
     fn pass(&mut self, arriving: &mut Pipe, doorbell: bool) {
@@ -371,16 +336,15 @@ fn run_put(name: &str, count: usize) {
     let (mut a, mut b) = prism_sides();
     let first = b.memory.address() + 32768;
     let value = [Sge { len: 64, ..a.sge }];
-    (0..32).for_each(|index| b.post_buffer(first + index * BUFFER as u64));
+    (0..32).for_each(|index| b.posts.post_buffer(first + index * BUFFER as u64).unwrap());
     let result_buffer =
         |a: &Side, index: usize| Sge { addr: a.sge.addr + 1024 + 8 * index as u64, len: 8, ..a.sge };
     let mut lost = false;
     measure(name, count, &mut a, &mut b, |a, b| {
         for index in 0..count {
             if lost {
-                b.post_buffer(
-                    a.memory.word(1024 + 8 * index).unwrap().load(std::sync::atomic::Ordering::Relaxed),
-                );
+                let buffer = a.memory.word(1024 + 8 * index).unwrap();
+                b.posts.post_buffer(buffer.load(std::sync::atomic::Ordering::Relaxed)).unwrap();
             }
             let list = b.list;
             let rkey = b.remote.rkey;

@@ -71,7 +71,7 @@ pub use nic::Nic;
 pub use program::{CompletionPoller, ReceiveQueue, SendQueue};
 pub use queue_caps::{MAX_WR, ReceiveCaps, SendCaps};
 pub use queue_pair::GSI_QKEY;
-pub use receive_queue::{stride, write_receive};
+pub use receive_queue::stride;
 pub use remora_transport::state::Service;
 pub use remora_transport::ud::Destination;
 pub use request::*;

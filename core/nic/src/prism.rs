@@ -38,7 +38,8 @@ pub(crate) use prefetched::{Prefetched, prefetch_pointer, waits};
 pub use remora_transport::rc::prism::COPY_MAX;
 pub use remora_wire::prism::operands::{Mode, Number, Operand, Repr as Operands};
 pub use remora_wire::prism::{SCRATCH, SCRATCH_LEN, Verdict};
-pub use request::{Address, Data, Operation, WorkRequest, write};
+pub(crate) use request::write;
+pub use request::{Address, Data, Operation, WorkRequest};
 pub(crate) use submit::submit_prism;
 
 /// The way in which PRISM handles the next request to be sent.

@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
     use crate::request::{Flags, Operation, Payload, Remote, Sge, WorkRequest};
-    use crate::wqe::{Bounds, PostError, write};
+    use crate::wqe::{Bounds, PostError, Target, write};
 
     const SEND: [SendCaps; 8] = [
         SendCaps { max_wr: 1, max_sge: 0, max_inline: 0 },
@@ -119,7 +119,7 @@ mod tests {
         let mut free = slots as usize;
         let mut count = 0;
         loop {
-            match write(&request, &bounds, free, |_, _| {}) {
+            match write(&request, &Target::Peer, &bounds, free, |_, _| {}) {
                 Ok(taken) => (free, count) = (free - taken, count + 1),
                 Err(full) => {
                     assert_eq!(full, PostError::QueueFull);

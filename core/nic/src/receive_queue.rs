@@ -146,7 +146,7 @@ pub(crate) fn element(ring: &Ring, index: u64, number: usize) -> Sge {
 }
 
 /// Encodes a receive work request, on the program's side. `store` is called once for each slot.
-pub fn write_receive(id: u64, list: &[Sge], mut store: impl FnMut(usize, &[u8; SLOT])) {
+pub(crate) fn write_receive(id: u64, list: &[Sge], mut store: impl FnMut(usize, &[u8; SLOT])) {
     let first = list.first().copied().unwrap_or(Sge { addr: 0, len: 0, lkey: Key::new(0) });
     let wqe = Wqe {
         header: id << 16,

@@ -348,17 +348,6 @@ impl Target {
     }
 }
 
-/// Writes a work request for the connected peer, see [`write_to`].
-#[inline]
-pub fn write(
-    request: &WorkRequest<'_>,
-    bounds: &Bounds,
-    free: usize,
-    store: impl FnMut(usize, &[u8; SLOT]),
-) -> Result<usize, PostError> {
-    write_to(request, &Target::Peer, bounds, free, store)
-}
-
 /// Returns the number of slots of a PRISM work request, or `None` if it exceeds the maximum.
 fn prism_slots(wqe: &Wqe) -> Option<usize> {
     let behind = if wqe.flags() & flag::INLINE != 0 {
@@ -381,8 +370,8 @@ fn prism_list_slots(wqe: &Wqe) -> usize {
 /// Encodes a work request into slots, first slot first, and returns the number of slots. `free` is the number
 /// of free slots in the queue. `store` writes one slot; it is called at most [`MAX_SLOTS`] times, and not at
 /// all on an error.
-#[inline]
-pub fn write_to(
+#[inline(always)]
+pub(crate) fn write(
     request: &WorkRequest<'_>,
     target: &Target,
     bounds: &Bounds,
@@ -391,7 +380,10 @@ pub fn write_to(
 ) -> Result<usize, PostError> {
     let mut wqe = encode(request, bounds)?;
     target.put(&mut wqe);
-    let slots = wqe.slots().ok_or(PostError::TooManySges)?;
+    let slots = 1 + further_slots(&wqe, &request.payload);
+    if slots > MAX_SLOTS {
+        return Err(PostError::TooManySges);
+    }
     if slots > free {
         return Err(PostError::QueueFull);
     }
@@ -406,7 +398,7 @@ pub fn write_to(
                 store(1 + index, &slot);
             }
         }
-        Payload::Sges(list) if list.len() > 1 => {
+        Payload::Sges(list) if slots > 1 => {
             for (index, pair) in list[1..].chunks(2).enumerate() {
                 store(1 + index, &sge_slot(pair));
             }
@@ -414,6 +406,16 @@ pub fn write_to(
         Payload::Sges(_) => {}
     }
     Ok(slots)
+}
+
+/// Returns the number of slots after the first one.
+#[inline(always)]
+fn further_slots(wqe: &Wqe, payload: &Payload<'_>) -> usize {
+    match payload {
+        Payload::Inline(bytes) => bytes.len().div_ceil(SLOT),
+        Payload::Sges(list) if list.len() > 1 && wqe.opcode().has_list() => (list.len() - 1).div_ceil(2),
+        Payload::Sges(_) => 0,
+    }
 }
 
 #[inline(always)]

@@ -4,10 +4,10 @@
 
 use remora_memory::{Access, Binding, Key};
 use remora_nic::cqe::Cqe;
-use remora_nic::wqe::{Bounds, SLOT, Wqe, WqeOpcode, sges, write};
+use remora_nic::wqe::{Bounds, SLOT, Wqe, WqeOpcode, sges};
 use remora_nic::{
-    CompletionKind, Flags, NetworkType, Operation, Payload, PostError, Remote, Sge, Status, WorkCompletion,
-    WorkRequest, prism, write_receive,
+    CompletionKind, Flags, NetworkType, Operation, Payload, PostError, ReceiveQueue, ReceiveRequest, Remote,
+    Ring, SendQueue, Sge, Status, WorkCompletion, WorkRequest, prism,
 };
 
 const PLAIN: Flags = Flags { signaled: false, fence: false, solicited: false };
@@ -27,13 +27,25 @@ fn element(number: u8) -> Sge {
 
 /// The slots of a request; the id is the same in all of them.
 fn slots(operation: Operation, payload: Payload<'_>, flags: Flags) -> Vec<[u8; SLOT]> {
-    let mut slots = Vec::new();
-    let request = WorkRequest { id: 0x6655_4433_2211, operation, payload, flags };
-    let count = write(&request, &BOUNDS, 16, |index, slot| {
-        assert_eq!(index, slots.len());
-        slots.push(*slot);
-    });
-    assert_eq!(count, Ok(slots.len()));
+    let mut queue = send_queue(16);
+    queue.push(&WorkRequest { id: 0x6655_4433_2211, operation, payload, flags }).expect("it fits");
+    filled(queue.ring(), queue.produced())
+}
+
+fn send_queue(slots: u32) -> SendQueue {
+    SendQueue::new(Ring::heap(slots).expect("memory"), BOUNDS)
+}
+
+/// The slots of a receive with this list.
+fn receive_slots(id: u64, list: &[Sge]) -> Vec<[u8; SLOT]> {
+    let mut queue = ReceiveQueue::new(Ring::heap(16).expect("memory"), list.len() as u32);
+    queue.push(&ReceiveRequest { id, sges: list }).expect("it fits");
+    filled(queue.ring(), queue.produced())
+}
+
+fn filled(ring: &Ring, count: u64) -> Vec<[u8; SLOT]> {
+    let mut slots = vec![[0; SLOT]; count as usize];
+    slots.iter_mut().enumerate().for_each(|(index, slot)| ring.load(index as u64, slot));
     slots
 }
 
@@ -145,18 +157,21 @@ fn one_compare_and_swap_of_the_header_word_changes_the_op_code_and_nothing_else(
 
 #[test]
 fn what_the_fields_cannot_hold_is_refused_and_nothing_is_written() {
-    let refused = |operation, payload, bounds: &Bounds, free| {
+    let refused = |operation, payload, slots| {
+        let mut queue = send_queue(slots);
         let request = WorkRequest { id: 0, operation, payload, flags: PLAIN };
-        write(&request, bounds, free, |_, _| panic!("a slot of a refused request")).expect_err("too much")
+        let refused = queue.push(&request).expect_err("too much");
+        assert_eq!((queue.produced(), filled(queue.ring(), 1)), (0, vec![[0; SLOT]]));
+        refused
     };
     let list = [element(1); 31];
     let data = [0; 961];
     let send = Operation::Send;
     let read = Operation::Read(remote());
-    assert_eq!(refused(send, Payload::Sges(&list), &BOUNDS, 16), PostError::TooManySges);
-    assert_eq!(refused(send, Payload::Inline(&data), &BOUNDS, 16), PostError::TooMuchInline);
-    assert_eq!(refused(read, Payload::Inline(&data[..1]), &BOUNDS, 16), PostError::BadPayload);
-    assert_eq!(refused(send, Payload::Sges(&list[..2]), &BOUNDS, 1), PostError::QueueFull);
+    assert_eq!(refused(send, Payload::Sges(&list), 16), PostError::TooManySges);
+    assert_eq!(refused(send, Payload::Inline(&data), 16), PostError::TooMuchInline);
+    assert_eq!(refused(read, Payload::Inline(&data[..1]), 16), PostError::BadPayload);
+    assert_eq!(refused(send, Payload::Sges(&list[..2]), 1), PostError::QueueFull);
 }
 
 /// The header word keeps 48 bits, as chains need it; the length word has the rest above 16 bits of nothing.
@@ -166,9 +181,9 @@ fn an_id_of_64_bits_stands_in_the_header_word_and_in_the_upper_quarter_of_the_le
     let list = [element(1)];
     let request = |operation, payload| WorkRequest { id: ID, operation, payload, flags: PLAIN };
     let first = |request: &WorkRequest<'_>| {
-        let mut slots = Vec::new();
-        write(request, &BOUNDS, 16, |_, slot| slots.push(*slot)).expect("it fits");
-        slots[0]
+        let mut queue = send_queue(16);
+        queue.push(request).expect("it fits");
+        filled(queue.ring(), 1)[0]
     };
     let written = first(&request(Operation::Write(remote()), Payload::Sges(&list)));
     let expected = bytes(
@@ -198,12 +213,11 @@ fn an_id_of_64_bits_stands_in_the_header_word_and_in_the_upper_quarter_of_the_le
         result: None,
         flags: PLAIN,
     };
-    let mut slots = Vec::new();
-    prism::write(&prism, &BOUNDS, 16, |index, slot| slots.push((index, *slot))).expect("it fits");
-    let slot = slots.iter().find(|(index, _)| *index == 0).expect("a first slot").1;
+    let mut queue = send_queue(16);
+    queue.push_prism(&prism).expect("it fits");
+    let slot = filled(queue.ring(), 1)[0];
     assert_eq!((Wqe::parse(&slot).id(), Wqe::parse(&slot).sge()), (ID, list[0]));
-    let mut receive = Vec::new();
-    write_receive(ID, &list, |_, slot| receive.push(*slot));
+    let receive = receive_slots(ID, &list);
     assert_eq!((Wqe::parse(&receive[0]).id(), Wqe::parse(&receive[0]).sge()), (ID, list[0]));
 }
 
@@ -226,8 +240,7 @@ fn a_binding_longer_than_the_length_field_is_cut_to_it_and_leaves_the_id_alone()
 #[test]
 fn a_receive_has_its_id_its_first_element_and_the_length_of_its_list() {
     let list = [element(1), element(2)];
-    let mut slots = Vec::new();
-    write_receive(0x6655_4433_2211, &list, |_, slot| slots.push(*slot));
+    let slots = receive_slots(0x6655_4433_2211, &list);
     let first = bytes(
         "00 00 112233445566  0101010101010101  0101000000000000  000c0b0a 00000000
          0000000000000000  0200000000000000",

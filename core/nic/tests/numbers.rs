@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use remora_memory::{Bytes, Pd};
+use remora_memory::Pd;
 use remora_nic::{
     Config, Fetching, GSI_QKEY, MULTICAST_QPN, Modify, ModifyFault, Nic, NicError, QueuePairInit, Receives,
     Ring, Service,
@@ -20,7 +20,7 @@ struct Bench {
 impl Bench {
     fn new(config: Config) -> Bench {
         let mut nic = Nic::new(config);
-        let ring = Ring::new(Bytes::heap(Ring::size(4)).unwrap()).unwrap();
+        let ring = Ring::heap(4).unwrap();
         let cq = nic.create_cq(ring.clone()).unwrap();
         Bench { nic, cq, ring }
     }

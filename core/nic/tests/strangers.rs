@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Key, Pd, Range, Table};
 use remora_nic::{
-    AddressVector, CompletionPoller, Config, Fetching, GRH, Modify, Nic, QueuePairInit, Receives, Ring,
-    Service, Sge, Status, Word, write_receive,
+    AddressVector, CompletionPoller, Config, Fetching, GRH, Modify, Nic, QueuePairInit, ReceiveQueue,
+    ReceiveRequest, Receives, Ring, Service, Sge, Status,
 };
 use remora_transport::Instant;
 use remora_transport::state::State;
@@ -78,7 +78,7 @@ struct Bench {
 }
 
 fn ring(slots: u32) -> Ring {
-    Ring::new(Bytes::heap(Ring::size(slots)).unwrap()).unwrap()
+    Ring::heap(slots).unwrap()
 }
 
 /// Makes queue pairs until one has this number.
@@ -93,13 +93,12 @@ fn numbered(nic: &mut Nic, number: u32, init: impl Fn() -> QueuePairInit) -> Qpn
 }
 
 fn posted(memory: &Bytes, key: Key) -> Ring {
-    let receives = ring(RECEIVES);
+    let mut receives = ReceiveQueue::new(ring(RECEIVES), 1);
     for id in 0..u64::from(RECEIVES) {
         let sge = Sge { addr: memory.address() + id * BUFFER as u64, len: BUFFER as u32, lkey: key };
-        write_receive(id, &[sge], |slot, bytes| receives.store(id + slot as u64, bytes));
+        receives.post(&ReceiveRequest { id, sges: &[sge] }).unwrap();
     }
-    receives.set_word(Word::Produced, RECEIVES.into());
-    receives
+    receives.ring().clone()
 }
 
 /// The ways to RTR.

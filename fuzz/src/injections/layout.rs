@@ -175,7 +175,7 @@ impl Layout {
 
 /// Creates a queue pair of another protection domain that no work request has enabled.
 fn stranger(world: &mut World, pd: Pd) -> Stranger {
-    let ring = || Ring::new(Bytes::heap(Ring::size(8)).expect("memory for a queue")).expect("a ring");
+    let ring = || Ring::heap(8).expect("memory for a queue");
     world.with_nic(0, |nic, _| {
         let cq = nic.create_cq(ring()).expect("space for a queue");
         let fetching = Fetching::Recycled;

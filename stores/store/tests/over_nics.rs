@@ -8,8 +8,8 @@ use std::sync::Arc;
 use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Pd, Range, Table as Regions};
 use remora_nic::kernel::{Get, Kernel, KernelInit};
 use remora_nic::{
-    AddressVector, CompletionPoller, Config, Modify, Nic, Payload, PostError, QueuePairInit, ReceiveRequest,
-    Ring, WorkCompletion, WorkRequest, wqe, write_receive,
+    AddressVector, CompletionPoller, Config, Modify, Nic, Payload, PostError, QueuePairInit, ReceiveQueue,
+    ReceiveRequest, Ring, SendQueue, WorkCompletion, WorkRequest, wqe,
 };
 use remora_store::Random;
 use remora_store::kv::farm::{self, Farm, FarmTable};
@@ -68,9 +68,8 @@ struct Side {
     pd: Pd,
     engine: Biased<Nic>,
     out: Link,
-    send: Ring,
-    receive: Ring,
-    produced: [u64; 2],
+    send: SendQueue,
+    receive: ReceiveQueue,
     poller: CompletionPoller,
     qp: Qpn,
 }
@@ -81,7 +80,7 @@ impl Side {
         let regions = Arc::new(regions);
         let mut nic = Nic::new(Config { checks_icrc: false, max_qps: 4, ..Config::default() });
         let pd = regions.alloc_pd().unwrap();
-        let ring = |slots| Ring::new(Bytes::heap(Ring::size(slots)).unwrap()).unwrap();
+        let ring = |slots| Ring::heap(slots).unwrap();
         // A request with two scatter/gather elements takes two slots.
         let (send, receive, cq_ring) =
             (ring(needs.send * needs.sges), ring(needs.receive), ring(needs.completions));
@@ -100,7 +99,9 @@ impl Side {
         let out = Link { frames: VecDeque::new(), random: Random::new(seed), loss, lost: 0 };
         let engine = Biased::new(&regions, nic);
         let poller = CompletionPoller::new(cq_ring);
-        Side { regions, pd, engine, out, send, receive, produced: [0; 2], poller, qp }
+        let send = SendQueue::new(send, wqe::Bounds { max_sge: 2, max_inline: 64 });
+        let receive = ReceiveQueue::new(receive, 1);
+        Side { regions, pd, engine, out, send, receive, poller, qp }
     }
 
     fn register(&self, len: usize, access: Access) -> Registered {
@@ -183,27 +184,14 @@ impl Side {
 
 impl Post for Side {
     fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        let free = self.send.slots() - (self.produced[0] - self.send.word(remora_nic::Word::Consumed));
-        let bounds = wqe::Bounds { max_sge: 2, max_inline: 64 };
         assert!(!matches!(request.payload, Payload::Inline(_)));
-        let ring = &self.send;
-        let position = self.produced[0];
-        let slots = wqe::write(request, &bounds, free as usize, |slot, bytes| {
-            ring.store(position + slot as u64, bytes)
-        })?;
-        self.produced[0] += slots as u64;
-        self.send.set_word(remora_nic::Word::Produced, self.produced[0]);
+        self.send.push(request)?;
+        self.send.publish();
         Ok(())
     }
 
     fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        let ring = &self.receive;
-        let position = self.produced[1];
-        assert!(position - ring.word(remora_nic::Word::Consumed) < ring.slots());
-        write_receive(request.id, request.sges, |_, bytes| ring.store(position, bytes));
-        self.produced[1] += 1;
-        self.receive.set_word(remora_nic::Word::Produced, self.produced[1]);
-        Ok(())
+        self.receive.post(request)
     }
 }
 

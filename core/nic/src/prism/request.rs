@@ -6,8 +6,8 @@ use remora_wire::prism::operands::{MAX_LEN, Repr as Operands};
 
 use crate::request::{Flags as Completion, Operation as Plain, Payload, Remote, Sge};
 use crate::wqe::{
-    Bounds, MAX_SGE, MAX_SLOTS, PRISM_HEAD as HEAD, PostError, SLOT, Wqe, WqeOpcode, flag_bits, header,
-    high_bits, sge_slot,
+    Bounds, MAX_SGE, MAX_SLOTS, PRISM_HEAD as HEAD, PostError, SLOT, Target, Wqe, WqeOpcode, flag_bits,
+    header, high_bits, sge_slot,
 };
 
 /// Maximum number of slots for operands.
@@ -149,7 +149,7 @@ impl WorkRequest<'_> {
 ///
 /// # Errors
 /// [`PostError`]: the request does not fit the queue; `store` has not been called.
-pub fn write(
+pub(crate) fn write(
     request: &WorkRequest<'_>,
     bounds: &Bounds,
     free: usize,
@@ -219,7 +219,7 @@ fn write_plain(
         _ => return Err(PostError::BadPayload),
     };
     let plain = crate::request::WorkRequest { id: request.id, operation, payload, flags: request.flags };
-    crate::wqe::write(&plain, bounds, free, store)
+    crate::wqe::write(&plain, &Target::Peer, bounds, free, store)
 }
 
 const NO_SGE: Sge = Sge { addr: 0, len: 0, lkey: Key::new(0) };

@@ -3,7 +3,7 @@
 use crate::prism;
 use crate::request::WorkRequest;
 use crate::ring::{Ring, Word};
-use crate::wqe::{Bounds, PostError, SLOT, Target, Wqe, write_to};
+use crate::wqe::{Bounds, PostError, SLOT, Target, Wqe, write};
 
 /// The program's side of a send queue. Slots are filled, then published together by the producer index.
 #[derive(Debug)]
@@ -113,20 +113,25 @@ impl SendQueue {
     #[inline]
     pub fn push_to(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), PostError> {
         match self.try_push(request, target) {
-            Err(PostError::QueueFull) => {
-                self.consumed = self.ring.word(Word::Consumed);
-                self.try_push(request, target)
-            }
+            Err(PostError::QueueFull) => self.push_after_look(request, target),
             done => done,
         }
     }
 
-    #[inline]
+    /// Does the same as [`push_to`](SendQueue::push_to) after reading the consumer index.
+    #[cold]
+    #[inline(never)]
+    fn push_after_look(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), PostError> {
+        self.consumed = self.ring.word(Word::Consumed);
+        self.try_push(request, target)
+    }
+
+    #[inline(always)]
     fn try_push(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), PostError> {
         let ring = &self.ring;
         let first = self.produced;
         let store = |slot: usize, bytes: &[u8; SLOT]| ring.store(first + slot as u64, bytes);
-        let slots = write_to(request, target, &self.bounds, self.free(), store)?;
+        let slots = write(request, target, &self.bounds, self.free(), store)?;
         self.advance(slots as u64);
         Ok(())
     }
@@ -138,15 +143,20 @@ impl SendQueue {
     #[inline]
     pub fn push_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         match self.try_push_prism(request) {
-            Err(PostError::QueueFull) => {
-                self.consumed = self.ring.word(Word::Consumed);
-                self.try_push_prism(request)
-            }
+            Err(PostError::QueueFull) => self.push_prism_after_look(request),
             done => done,
         }
     }
 
-    #[inline]
+    /// Does the same as [`push_prism`](SendQueue::push_prism) after reading the consumer index.
+    #[cold]
+    #[inline(never)]
+    fn push_prism_after_look(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+        self.consumed = self.ring.word(Word::Consumed);
+        self.try_push_prism(request)
+    }
+
+    #[inline(always)]
     fn try_push_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         let ring = &self.ring;
         let first = self.produced;

@@ -8,7 +8,7 @@ use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Key, Pd, Range
 use remora_nic::cqe::Cqe;
 use remora_nic::{
     AddressVector, CompletionPoller, Config, Fetching, Flags, Modify, Nic, Operation, Payload, QueuePairInit,
-    Receives, Remote, Ring, Service, Sge, Word, WorkRequest, wqe,
+    Receives, Remote, Ring, SendQueue, Service, Sge, WorkRequest, wqe,
 };
 use remora_transport::state::State;
 use remora_transport::{Counters, Instant};
@@ -109,8 +109,7 @@ impl Egress for Port {
 /// A queue pair's send queue.
 struct End {
     number: Qpn,
-    send: Ring,
-    head: u64,
+    send: SendQueue,
 }
 
 /// A NIC, its port and its memory.
@@ -126,7 +125,7 @@ pub(crate) struct Host {
 }
 
 fn ring(slots: u32) -> Ring {
-    Ring::new(Bytes::heap(Ring::size(slots)).unwrap()).unwrap()
+    Ring::heap(slots).unwrap()
 }
 
 fn endpoint(host: usize) -> Endpoint {
@@ -168,7 +167,8 @@ impl Host {
             fetching: Fetching::Posted,
         };
         let number = self.engine.enter().parts().0.create_qp(init).unwrap();
-        self.ends.push(End { number, send, head: 0 });
+        let send = SendQueue::new(send, wqe::Bounds { max_sge: 1, max_inline: 0 });
+        self.ends.push(End { number, send });
         number
     }
 
@@ -233,17 +233,12 @@ impl Bed {
 
     fn post(&mut self, host: usize, place: usize, operation: Operation, len: usize) {
         let Host { engine, memory, key, ends, .. } = &mut self.hosts[host];
-        let End { number, send, head } = &mut ends[place];
+        let End { number, send } = &mut ends[place];
         let list = [Sge { addr: memory.address(), len: len as u32, lkey: *key }];
         let request =
             WorkRequest { id: 0, operation, payload: Payload::Sges(&list), flags: Flags::default() };
-        let bounds = wqe::Bounds { max_sge: 1, max_inline: 0 };
-        let start = *head;
-        let slots = wqe::write(&request, &bounds, SLOTS as usize, |slot, bytes| {
-            send.store(start + slot as u64, bytes)
-        });
-        *head += slots.unwrap() as u64;
-        send.set_word(Word::Produced, *head);
+        send.push(&request).unwrap();
+        send.publish();
         engine.enter().parts().0.doorbell(*number);
     }
 

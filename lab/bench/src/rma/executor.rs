@@ -5,9 +5,8 @@ use std::hint::black_box;
 use std::time::Instant as Clock;
 
 use anyhow::{Context as _, Result};
-use remora_memory::Bytes;
-use remora_nic::rma::{Command, Operand};
-use remora_nic::{Ring, Word};
+use remora_nic::Ring;
+use remora_nic::rma::{Command, CommandQueue, Operand};
 use remora_transport::Instant;
 use remora_transport::rma::Status;
 use remora_transport::rma::executor::{CongestionSettings, Executor, OnFailure, Transfer};
@@ -66,9 +65,8 @@ fn server(number: u32) -> Endpoint {
     Endpoint { address: Address(address), udp_port: 4791 }
 }
 
-fn ring() -> Result<Ring> {
-    let bytes = Bytes::heap(Ring::size(u32::from(SLOTS)))?;
-    Ring::new(bytes).context("a ring of commands")
+fn command_queue() -> Result<CommandQueue> {
+    Ok(CommandQueue::new(Ring::heap(u32::from(SLOTS)).context("memory for a ring of commands")?))
 }
 
 fn command(slot: u16, server: Endpoint, offset: u64, size: u32) -> Command {
@@ -89,8 +87,7 @@ fn command(slot: u16, server: Endpoint, offset: u64, size: u32) -> Command {
 /// completion.
 fn operations(size: u64, count: u64) -> Result<f64> {
     let mut executor = Executor::new(SLOTS, PLACES, &CongestionSettings::paper());
-    let ring = ring()?;
-    let mut produced = 0;
+    let mut commands = command_queue()?;
     let started = Clock::now();
     let now = || Instant(started.elapsed().as_nanos() as u64);
     let submit = |executor: &mut Executor, now: Instant, id: u64| {
@@ -110,11 +107,10 @@ fn operations(size: u64, count: u64) -> Result<f64> {
         let before = now();
         while let Some(chunk) = executor.next(before) {
             let command = command(chunk.slot, server(chunk.place), chunk.offset, chunk.size);
-            ring.store(produced, &command.bytes());
-            produced += 1;
+            commands.push(&command);
             issued.push(chunk.slot);
         }
-        ring.set_word(Word::Produced, produced);
+        commands.publish();
         // The NIC answers here.
         let after = now();
         for slot in issued.drain(..) {
@@ -130,14 +126,14 @@ fn operations(size: u64, count: u64) -> Result<f64> {
 
 /// Measures the commands issued per second, each published alone.
 fn commands(count: u64) -> Result<f64> {
-    let ring = ring()?;
+    let mut commands = command_queue()?;
     let server = server(1);
     let started = Clock::now();
     for number in 0..count {
         let slot = (number % u64::from(SLOTS)) as u16;
         let command = black_box(command(slot, server, number << 12, MAX_OPERATION));
-        ring.store(number, &command.bytes());
-        ring.set_word(Word::Produced, number + 1);
+        commands.push(&command);
+        commands.publish();
     }
     Ok(count as f64 / started.elapsed().as_secs_f64())
 }

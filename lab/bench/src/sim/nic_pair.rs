@@ -9,7 +9,7 @@ use remora_fabric::{Settings, changes};
 use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
 use remora_nic::{
     AddressVector, CompletionPoller, Config, Fetching, Flags, Nic, Operation, Payload, QueuePairInit,
-    Receives, Remote, Ring, Service, Sge, Word, WorkRequest, wqe,
+    Receives, Remote, Ring, SendQueue, Service, Sge, WorkRequest, wqe,
 };
 use remora_wire::Qpn;
 use remora_wire::frame::Route;
@@ -53,8 +53,7 @@ impl Egress for Pipe {
 struct Side {
     engine: Biased<Nic>,
     out: Pipe,
-    send: Ring,
-    sent: u64,
+    send: SendQueue,
     poller: CompletionPoller,
     sge: Sge,
     number: Qpn,
@@ -62,8 +61,7 @@ struct Side {
 }
 
 fn ring(slots: u32) -> Result<Ring> {
-    let bytes = Bytes::heap(Ring::size(slots)).context("memory for a ring")?;
-    Ring::new(bytes).context("a ring")
+    Ring::heap(slots).context("memory for a ring")
 }
 
 fn side(seed: u64) -> Result<Side> {
@@ -92,8 +90,7 @@ fn side(seed: u64) -> Result<Side> {
     Ok(Side {
         engine: Biased::new(&table, nic),
         out: Pipe { bytes: vec![0; FRAME * SLOTS as usize], lens: Vec::with_capacity(SLOTS as usize) },
-        send,
-        sent: 0,
+        send: SendQueue::new(send, wqe::Bounds { max_sge: 1, max_inline: 0 }),
         poller: CompletionPoller::new(entries),
         sge: Sge { addr: memory.address(), len: LEN, lkey },
         number,
@@ -121,19 +118,14 @@ fn connect(own: &Side, peer: Qpn) -> Result<()> {
 impl Side {
     /// Posts a batch of READs, of which the last one has a completion.
     fn post(&mut self, remote: Remote) {
-        let bounds = wqe::Bounds { max_sge: 1, max_inline: 0 };
         for id in 0..BATCH {
             let flags = Flags { signaled: id + 1 == BATCH, ..Flags::default() };
             let list = [self.sge];
             let operation = Operation::Read(remote);
             let request = WorkRequest { id, operation, payload: Payload::Sges(&list), flags };
-            let send = &self.send;
-            let sent = self.sent;
-            let store = |index: usize, slot: &[u8; wqe::SLOT]| send.store(sent + index as u64, slot);
-            self.sent +=
-                wqe::write(&request, &bounds, SLOTS as usize, store).expect("space for a batch") as u64;
+            self.send.push(&request).expect("space for a batch");
         }
-        self.send.set_word(Word::Produced, self.sent);
+        self.send.publish();
     }
 
     fn transmit(&mut self) {

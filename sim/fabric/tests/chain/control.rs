@@ -2,7 +2,6 @@
 
 use crate::bench::{Bench, SIGNALED, SILENT};
 use remora_fabric::Settings;
-use remora_memory::Bytes;
 use remora_nic::chain::LoopbackInit;
 use remora_nic::{Fetching, Flags, NicError, Operation, Payload, ReceiveRequest, Ring, Status, WorkRequest};
 use remora_transport::state::State;
@@ -219,7 +218,7 @@ struct Stranger {
 
 fn stranger(bench: &mut Bench) -> Stranger {
     let pd = bench.world.table(0).alloc_pd().unwrap();
-    let ring = || Ring::new(Bytes::heap(Ring::size(4)).unwrap()).unwrap();
+    let ring = || Ring::heap(4).unwrap();
     bench.world.with_nic(0, |nic, _| {
         let cq = nic.create_cq(ring()).unwrap();
         let fetching = Fetching::Enabled;

@@ -379,8 +379,7 @@ fn limits_of_a_nic_are_refusals() {
     let made: Vec<_> = (0..3).map(|_| world.create_qp(cq, cq, &settings).unwrap()).collect();
     assert_eq!(world.create_qp(cq, cq, &settings), Err(NicError::Full));
     world.create_cq(0, 16);
-    let ring =
-        remora_nic::Ring::new(remora_memory::Bytes::heap(remora_nic::Ring::size(16)).unwrap()).unwrap();
+    let ring = remora_nic::Ring::heap(16).unwrap();
     assert_eq!(world.with_nic(0, |nic, _| nic.create_cq(ring)), Err(NicError::Full));
     assert_eq!(world.with_nic(0, |nic, _| nic.destroy_cq(cq.number)), Err(NicError::Busy));
     for qp in &made {

@@ -177,7 +177,7 @@ fn memory_is_accessed_in_the_domain_of_the_queue_that_is_named() {
     let table = bench.world.table(1).clone();
     let pd = table.alloc_pd().unwrap();
     let xrc = XrcSrq { domain: bench.domains[0], cq: bench.srqs[0].1.number };
-    let ring = remora_nic::Ring::new(Bytes::heap(remora_nic::Ring::size(16)).unwrap()).unwrap();
+    let ring = remora_nic::Ring::heap(16).unwrap();
     let other =
         bench.world.with_nic(1, |nic, _| nic.create_srq(SrqInit { pd, ring, max_sge: 1, xrc: Some(xrc) }));
     let other = Target::Srq(other.unwrap());

@@ -128,3 +128,20 @@ fn a_withdrawn_request_leaves_no_trace() {
 fn a_closed_queue_is_full() {
     assert_eq!(send(&mut queue().closed(), 1), Err(PostError::QueueFull));
 }
+
+/// Regression: the list of a request without data was written over the slots behind the request.
+#[test]
+fn a_list_of_a_request_without_data_takes_no_slot() {
+    let mut queue = queue();
+    for _ in 0..SLOTS - 1 {
+        send(&mut queue, 1).unwrap();
+    }
+    let mut first = [0; SLOT];
+    queue.ring().load(0, &mut first);
+    let list = [Sge { addr: 7, len: 7, lkey: Key::new(7) }; 3];
+    let payload = Payload::Sges(&list);
+    queue.push(&WorkRequest { id: 1, operation: Operation::Nop, payload, flags: FLAGS }).unwrap();
+    let mut now = [0; SLOT];
+    queue.ring().load(0, &mut now);
+    assert_eq!((queue.produced(), now), (SLOTS.into(), first));
+}
