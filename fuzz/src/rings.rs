@@ -2,7 +2,7 @@
 
 use arbitrary::Arbitrary;
 use remora_nic::wqe::{Wqe, WqeOpcode};
-use remora_nic::{Operation, Service, Word, stride};
+use remora_nic::{Command, Operation, Service, Word, stride};
 
 use crate::hostile_address::HostileAddress;
 use crate::node_memory::{Name, SOURCE, harmless};
@@ -180,7 +180,7 @@ fn make(testbed: &mut Testbed, number: u64, one: &Action) {
             ring.into_iter().for_each(|ring| ring.set_word(word, *value));
         }
         Action::Enable(count) => {
-            testbed.world.with_nic(0, |nic, _| nic.enable(qp.number, u64::from(*count)).ok());
+            let _ = testbed.world.ask::<()>(0, Command::Enable { qp: qp.number, count: u64::from(*count) });
         }
         Action::PeerReceive(len) => testbed.receive(1, usize::from(*len)),
         Action::PeerSend(len) => _ = testbed.send(1, usize::from(*len) % 1024),

@@ -7,7 +7,9 @@ use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, W
 use remora_nic::kernel::{
     Aggregate, Consistency, Filter, Get, HyperLogLog, Kernel, KernelInit, Place, Shuffle, Traversal,
 };
-use remora_nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
+use remora_nic::{
+    Command, Flags, Operation, Part, Payload, ReceiveRequest, WorkRequest, kernel::KernelFacts,
+};
 use remora_transport::state::State;
 use remora_wire::{Extensions, Opcode, reth};
 
@@ -127,13 +129,13 @@ impl Run {
             let init = KernelInit {
                 pd: world.pd(1),
                 opcode: (number < KERNELS).then_some(number),
-                kernels: vec![kernel(number)],
+                code: world.hand(1, Part::Kernels(vec![kernel(number)])),
                 grants: vec![open.key],
                 answers: 8,
                 longest: 1024,
                 limit: 1 << 10,
             };
-            numbers.push(world.with_nic(1, |nic, _| nic.deploy_kernel(init)).expect("space for a kernel"));
+            numbers.push(world.ask(1, Command::DeployKernel(init)).expect("space for a kernel"));
         }
         for _ in 0..64 {
             world.post_receive(left, &ReceiveRequest { id: 0, sges: &[] }).expect("space to post");
@@ -229,11 +231,11 @@ impl Run {
             Action::Attach(kernel) => {
                 let number = kernel.map(|kernel| self.numbers[usize::from(kernel) % self.numbers.len()]);
                 let qp = self.right.number;
-                let _ = self.world.with_nic(1, |nic, _| nic.attach_kernel(qp, number));
+                let _ = self.world.ask::<()>(1, Command::AttachKernel { qp, kernel: number });
             }
             Action::Remove(kernel) => {
                 let number = self.numbers[usize::from(*kernel) % self.numbers.len()];
-                let _ = self.world.with_nic(1, |nic, _| nic.remove_kernel(number));
+                let _ = self.world.ask::<()>(1, Command::RemoveKernel { kernel: number });
             }
             Action::Wait(ns) => self.world.run_for(u64::from(*ns)),
         }
@@ -251,7 +253,8 @@ impl Run {
         );
         let _ = (self.world.drain(self.left_cq), self.world.drain(self.right_cq));
         self.world.bring(self.right, State::Err);
-        let facts: Vec<_> = self.world.with_nic(1, |nic, _| nic.kernels().collect());
+        let facts: Vec<_> =
+            self.world.ask::<Vec<KernelFacts>>(1, Command::QueryKernels).expect("a query is never refused");
         for facts in facts {
             assert_eq!(facts.answers, facts.free_answers, "answer buffers were lost: {facts:?}");
             assert_eq!(facts.busy_lanes, 0, "a lane is busy without a request: {facts:?}");

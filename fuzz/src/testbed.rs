@@ -5,8 +5,8 @@ use arbitrary::Arbitrary;
 use remora_fabric::{CompletionQueue, Config, QueuePair, Settings, SharedQueue, World};
 use remora_memory::{Access, Binding, Key, Owner, WindowType};
 use remora_nic::{
-    CompletionKind, Destination, Fetching, Flags, Modify, Operation, Payload, ReceiveRequest, Remote,
-    Service, Sge, Status, Target, Word, WorkRequest, XrcSrq, prism,
+    Command, CompletionKind, Destination, Fetching, Flags, Modify, Operation, Payload, ReceiveRequest,
+    Remote, Service, Sge, Status, Target, Word, WorkRequest, XrcSrq, prism,
 };
 use remora_transport::Counters;
 use remora_transport::congestion::Algorithm;
@@ -419,7 +419,7 @@ impl Testbed {
         }
         self.connect();
         self.spare_receive();
-        self.world.with_nic(0, |nic, _| nic.enable(self.sides[0].qp.number, u64::MAX).ok());
+        let _ = self.world.ask::<()>(0, Command::Enable { qp: self.sides[0].qp.number, count: u64::MAX });
         self.send(0, LEAST / 4);
         assert!(self.world.settle(RESTLESS), "the simulated network does not settle");
         let done = self.world.drain(self.sides[0].cq);
@@ -459,7 +459,7 @@ fn side(world: &mut World, node: usize, kind: Kind, settings: &Settings) -> Side
     let service = kind.services()[node];
     let cq = world.create_cq(node, 128);
     let xrc = (kind == Kind::Xrc && node == 1).then(|| {
-        let domain = world.with_nic(node, |nic, _| nic.alloc_xrc_domain()).expect("a domain");
+        let domain = world.ask::<u32>(node, Command::AllocXrcDomain).expect("a domain");
         XrcSrq { domain, cq: cq.number }
     });
     let shared = kind.shared() && node == 1;

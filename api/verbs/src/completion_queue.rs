@@ -3,7 +3,7 @@
 use remora_host::{CqHook, Engine};
 use remora_nic::cqe::Cqe;
 use remora_nic::{
-    CompletionKind, CompletionPoller, CqFlags, MAX_RING_SLOTS, Notify, Ring, Status, WorkCompletion,
+    Command, CompletionKind, CompletionPoller, CqFlags, MAX_RING_SLOTS, Notify, Ring, Status, WorkCompletion,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,16 +89,11 @@ impl Drop for Shared {
         if self.context.fork().is_child() {
             return;
         }
-        match &self.engine_handle {
-            EngineHandle::Own(engine) => {
-                let ended = engine.control(|control| {
-                    control.hook(self.number, None);
-                    control.nic.destroy_cq(self.number)
-                });
-                debug_assert!(ended.is_ok(), "queue pairs hold their completion queues");
-            }
-            EngineHandle::Nicd(daemon) => daemon.release(&Request::DestroyCq(self.number)),
+        if let EngineHandle::Own(engine) = &self.engine_handle {
+            engine.hook(self.number, None);
         }
+        let ended = self.engine_handle.end(Command::DestroyCq { cq: self.number });
+        debug_assert!(ended.is_ok(), "queue pairs hold their completion queues");
     }
 }
 
@@ -140,12 +135,9 @@ impl CompletionQueue {
         };
         let ring = context.ring(depth)?;
         let hook = options.channel.map(|channel| CqHook { channel: channel.channel().clone(), tag });
-        let number = engine.control(|control| {
-            let flags = CqFlags { ignores_overrun: options.counted, timestamps: options.timestamps };
-            let number = control.nic.create_cq_with(ring.clone(), flags)?;
-            control.hook(number, hook);
-            Ok::<u32, CreateError>(number)
-        })?;
+        let flags = CqFlags { ignores_overrun: options.counted, timestamps: options.timestamps };
+        let number = engine.ask(Command::CreateCq { ring: engine.hand(ring.clone()), flags })?;
+        engine.hook(number, hook);
         let engine_handle = EngineHandle::Own(Arc::clone(engine));
         Ok(CompletionQueue::over(
             Shared { context: context.clone(), engine_handle, number, tag },
@@ -215,13 +207,13 @@ impl CompletionQueue {
     }
 
     /// The number of completions that were written to the queue since it was created: the count that a WAIT
-    /// compares. Always 0 for a queue of a daemon and in a forked child.
+    /// compares. Always 0 in a forked child.
     pub fn count(&self) -> u64 {
         if self.shared.context.fork().is_child() {
             return 0;
         }
-        let count = |engine: &Arc<Engine>| engine.control(|control| control.nic.cq_count(self.shared.number));
-        self.shared.engine().ok().and_then(count).unwrap_or(0)
+        let command = Command::CountCompletions { cq: self.shared.number };
+        self.shared.engine_handle.ask(command).unwrap_or(0)
     }
 
     /// The tag by which a [`CompletionChannel`] reports the queue.
@@ -372,22 +364,8 @@ impl CompletionQueue {
         if self.shared.engine_handle.has_caller() {
             return Err(PollError::Reentered);
         }
-        let number = self.shared.number;
-        match &self.shared.engine_handle {
-            EngineHandle::Own(engine) => {
-                let armed = engine.control(|control| control.nic.notify_cq(number, notify));
-                debug_assert!(armed.is_ok(), "the queue lives as long as this");
-            }
-            EngineHandle::Nicd(daemon) => {
-                let solicited = match notify {
-                    Notify::Never => return Ok(()),
-                    Notify::Any => false,
-                    Notify::Solicited => true,
-                };
-                daemon.done(&Request::Arm { number, solicited }).map_err(|_| PollError::Failed)?;
-            }
-        }
-        Ok(())
+        let command = Command::NotifyCq { cq: self.shared.number, notify };
+        self.shared.engine_handle.ask(command).map_err(|_| PollError::Failed)
     }
 
     /// Sets the channel that reports the queue's completions from now on.
@@ -401,7 +379,7 @@ impl CompletionQueue {
         match &shared.engine_handle {
             EngineHandle::Own(engine) => {
                 let hook = CqHook { channel: channel.channel().clone(), tag: shared.tag };
-                engine.control(|control| control.hook(shared.number, Some(hook)));
+                engine.hook(shared.number, Some(hook));
                 Ok(())
             }
             EngineHandle::Nicd(daemon) => {
@@ -424,7 +402,8 @@ impl CompletionQueue {
         // Completions of destroyed queue pairs need no space.
         self.poller.reclaim();
         let ring = self.shared.context.ring(depth)?;
-        engine.control(|control| control.nic.resize_cq(self.shared.number, ring.clone()))?;
+        let handed = engine.hand(ring.clone());
+        engine.ask::<()>(Command::ResizeCq { cq: self.shared.number, ring: handed })?;
         self.depth = ring.slots() as u32;
         self.poller.moved(ring);
         Ok(())

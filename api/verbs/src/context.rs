@@ -5,7 +5,7 @@ mod create;
 use remora_host::metrics::Family;
 use remora_host::{Adapter, DriverCounters, Engine, EngineEvent, PortFacts, Signal};
 use remora_memory::{Bytes, ForkMark};
-use remora_nic::{NicError, Ring};
+use remora_nic::{NicError, PartNumber, Ring};
 use remora_port::Counters as PortCounters;
 use remora_transport::Counters;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::CreateError;
+use crate::engine_handle::EngineHandle;
 use crate::nicd::DaemonClient;
 
 /// An open device. A clone shares it. The device closes when the last clone and the last object created by
@@ -125,6 +126,34 @@ impl Context {
     pub fn metrics(&self) -> Vec<Family> {
         let adapter = self.refuse_child().and_then(|()| self.adapter());
         adapter.map(remora_host::families).unwrap_or_default()
+    }
+
+    /// The engine with this number. A daemon's NIC has one.
+    ///
+    /// # Errors
+    /// `TooMany` if there is no such engine.
+    pub(crate) fn engine_handle(&self, number: usize) -> Result<EngineHandle, CreateError> {
+        let engine = match &self.inner.home {
+            Home::Own { adapter, .. } => adapter.engines().get(number).cloned().map(EngineHandle::Own),
+            Home::Nicd { daemon, .. } => (number == 0).then(|| EngineHandle::Nicd(Arc::clone(daemon))),
+        };
+        engine.ok_or(CreateError::TooMany("engine number", number as u64 + 1, self.engines() as u64))
+    }
+
+    /// Allocates memory for a queue of at least `slots` slots of an engine, which the next command names by
+    /// this number.
+    pub(crate) fn ring_of(
+        &self,
+        engine: &EngineHandle,
+        slots: u32,
+    ) -> Result<(Ring, PartNumber), CreateError> {
+        match engine {
+            EngineHandle::Own(engine) => {
+                let ring = self.ring(slots)?;
+                Ok((ring.clone(), engine.hand(ring)))
+            }
+            EngineHandle::Nicd(daemon) => daemon.hand(slots),
+        }
     }
 
     /// The NIC's adapter, if it is this process's own.

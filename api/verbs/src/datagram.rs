@@ -2,8 +2,9 @@
 
 use remora_host::Engine;
 use remora_host::connect::{Agreement, ConnectError, Request};
+use remora_host::connect::{ROUTE_PATIENCE, Uplink};
 use remora_nic::{
-    AddressVector, Destination, GRH, MULTICAST_QPN, Modify, Nic, NicError, Operation, QueuePairInit,
+    AddressVector, Command, Destination, GRH, MULTICAST_QPN, Modify, Operation, QueuePairInit,
     ReceiveRequest, SendQueue, Service, Target, WorkRequest,
 };
 use remora_transport::state::State;
@@ -40,11 +41,8 @@ impl Drop for HandleInner {
         if self.domain.context().fork().is_child() {
             return;
         }
-        let ended = self.engine.control(|control| {
-            let ended = control.nic.destroy_address_handle(self.number);
-            control.release_peer(self.peer);
-            ended
-        });
+        let ended = self.engine.ask::<()>(Command::DestroyAddressHandle { handle: self.number });
+        self.engine.release_peer(self.peer);
         debug_assert!(ended.is_ok(), "only this drop destroys the handle");
     }
 }
@@ -61,7 +59,8 @@ impl AddressHandle {
         let asked = engine as u64 + 1;
         let most = engines.len() as u64;
         let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
-        let peer = remora_host::connect::reach(engine, endpoint)
+        let peer = engine
+            .reach(0, endpoint, ROUTE_PATIENCE)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
         AddressHandle::new(domain, engine, peer, endpoint)
     }
@@ -75,7 +74,7 @@ impl AddressHandle {
         endpoint: Endpoint,
     ) -> Result<AddressHandle, CreateError> {
         let number = AddressHandle::create(domain, engine, peer, endpoint)
-            .inspect_err(|_| remora_host::connect::release(engine, peer))?;
+            .inspect_err(|_| engine.release_peer(peer))?;
         let domain = domain.clone();
         let engine = Arc::clone(engine);
         Ok(AddressHandle { inner: Arc::new(HandleInner { domain, engine, number, endpoint, peer }) })
@@ -92,7 +91,7 @@ impl AddressHandle {
         let route = Route::new(engine.facts().source, endpoint);
         let address = AddressVector::new(peer, route);
         let pd = domain.pd()?;
-        Ok(engine.control(|control| control.nic.create_address_handle(pd, &address))?)
+        Ok(engine.ask::<u32>(Command::CreateAddressHandle { pd, address })?)
     }
 
     /// The address (GID) and UDP port of the destination.
@@ -230,8 +229,8 @@ impl Drop for DatagramQueuePair {
     }
 }
 
-/// A constructor of the NIC: for an ordinary queue pair or for queue pair 1.
-pub(crate) type MakeQp = fn(&mut Nic, QueuePairInit) -> Result<Qpn, NicError>;
+/// The command that creates an ordinary queue pair or queue pair 1.
+pub(crate) type MakeQp = fn(QueuePairInit) -> Command;
 
 impl DatagramQueuePair {
     pub(crate) fn new(
@@ -245,10 +244,9 @@ impl DatagramQueuePair {
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Ud, srq, options)?;
         let send_cq = send_cq.shared();
         let receive_cq = receive_cq.shared();
-        let local =
-            LocalQp::new(domain.context(), send_cq.engine()?, Service::Ud, options, |nic| make(nic, init))?;
+        let local = LocalQp::new(domain.context(), send_cq.engine()?, Service::Ud, options, make(init))?;
         // The IP header that precedes each received datagram is built from these fields.
-        local.engine.control(|control| control.port.show_ip_fields());
+        local.engine.show_ip_fields();
         local.bring_up_alone()?;
         Ok(DatagramQueuePair {
             local,

@@ -72,7 +72,7 @@ impl ProtectionDomain {
     pub(crate) fn pd(&self) -> Result<Pd, CreateError> {
         match self.inner.name {
             Name::Own(pd) => Ok(pd),
-            Name::Lent(_) => Err(CreateError::NotByDaemon),
+            Name::Lent(number) => Ok(Pd::of_number(number)),
         }
     }
 

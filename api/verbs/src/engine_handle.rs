@@ -2,10 +2,12 @@
 
 use remora_host::Engine;
 use remora_memory::Reentered;
+use remora_nic::{Command, FromReply};
 use std::sync::Arc;
 
 use crate::CreateError;
 use crate::nicd::DaemonClient;
+use crate::nicd::message::Request;
 
 /// The engine of a queue.
 #[derive(Clone, Debug)]
@@ -32,6 +34,35 @@ impl EngineHandle {
         match self {
             EngineHandle::Own(engine) => engine.has_caller(),
             EngineHandle::Nicd(_) => false,
+        }
+    }
+
+    /// Executes a command and returns the value that its reply carries.
+    pub(crate) fn ask<T: FromReply>(&self, command: Command) -> Result<T, CreateError> {
+        match self {
+            EngineHandle::Own(engine) => Ok(engine.ask(command)?),
+            EngineHandle::Nicd(daemon) => daemon.execute(command),
+        }
+    }
+
+    /// Destroys an object by this command, because its handle is dropped. The daemon keeps objects that the
+    /// program leaves to it.
+    pub(crate) fn end(&self, command: Command) -> Result<(), CreateError> {
+        match self {
+            EngineHandle::Own(engine) => Ok(engine.ask(command)?),
+            EngineHandle::Nicd(daemon) => {
+                daemon.release(&Request::Execute(command));
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns whether both are the same NIC.
+    pub(crate) fn is(&self, other: &EngineHandle) -> bool {
+        match (self, other) {
+            (EngineHandle::Own(one), EngineHandle::Own(other)) => Arc::ptr_eq(one, other),
+            (EngineHandle::Nicd(one), EngineHandle::Nicd(other)) => Arc::ptr_eq(one, other),
+            _ => false,
         }
     }
 

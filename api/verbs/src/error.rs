@@ -70,6 +70,25 @@ impl From<remora_memory::Error> for CreateError {
     }
 }
 
+impl From<remora_nic::CommandError> for CreateError {
+    fn from(error: remora_nic::CommandError) -> CreateError {
+        match error.fault {
+            remora_nic::CommandFault::Nic(error) => CreateError::Nic(error),
+            remora_nic::CommandFault::Modify(fault) => CreateError::Modify(fault),
+            remora_nic::CommandFault::Reply => CreateError::Daemon(error.to_string()),
+        }
+    }
+}
+
+impl From<remora_host::ModifyRefusal> for CreateError {
+    fn from(refusal: remora_host::ModifyRefusal) -> CreateError {
+        match refusal {
+            remora_host::ModifyRefusal::Nic(error) => error.into(),
+            remora_host::ModifyRefusal::Peer(error) => CreateError::Unreachable(error.to_string()),
+        }
+    }
+}
+
 impl From<remora_nic::NicError> for CreateError {
     fn from(error: remora_nic::NicError) -> CreateError {
         CreateError::Nic(error)

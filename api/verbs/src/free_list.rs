@@ -1,10 +1,9 @@
 //! Free lists of PRISM: buffers that the ALLOCATE operation takes without the server's CPU.
 
-use remora_host::Engine;
 use remora_nic::prism::{FreeListFacts, FreeListInit};
-use remora_nic::{NicError, ReceiveQueue};
-use std::sync::Arc;
+use remora_nic::{Command, MAX_WORDS, NicError, ReceiveQueue};
 
+use crate::engine_handle::EngineHandle;
 use crate::{CreateError, MemoryRegion, PostError, ProtectionDomain};
 
 /// Attributes of a new free list.
@@ -78,7 +77,7 @@ pub struct FreeList {
     number: u64,
     base: u64,
     size: u32,
-    engine: Arc<Engine>,
+    engine: EngineHandle,
     domain: ProtectionDomain,
     posts: ReceiveQueue,
 }
@@ -86,7 +85,7 @@ pub struct FreeList {
 impl Drop for FreeList {
     fn drop(&mut self) {
         if !self.domain.context().fork().is_child() {
-            let ended = self.engine.control(|control| control.nic.destroy_free_list(self.number));
+            let ended = self.engine.end(Command::DestroyFreeList { list: self.number });
             debug_assert!(ended.is_ok(), "only this drop destroys the list");
         }
     }
@@ -99,10 +98,7 @@ impl FreeList {
         options: &FreeListOptions,
     ) -> Result<FreeList, CreateError> {
         domain.context().refuse_child()?;
-        let engines = domain.context().adapter()?.engines();
-        let asked = options.engine as u64 + 1;
-        let most = engines.len() as u64;
-        let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
+        let engine = domain.context().engine_handle(options.engine)?;
         let most = u64::from(remora_nic::MAX_RING_SLOTS);
         if !(1..=most).contains(&u64::from(options.count)) {
             return Err(CreateError::TooMany("count", options.count.into(), most));
@@ -115,13 +111,12 @@ impl FreeList {
         if left.is_none_or(|left| bytes > left) {
             return Err(CreateError::Nic(NicError::TooSmall));
         }
-        let posts = domain.context().ring(options.count)?;
         let base = region.remote(options.offset as u64).addr;
         let size = options.size;
         let count = options.count;
-        let init = FreeListInit { pd: domain.pd()?, ring: posts.clone(), base, size, count };
-        let number = engine.control(|control| control.nic.create_free_list(init))?;
-        let engine = Arc::clone(engine);
+        let (posts, ring) = domain.context().ring_of(&engine, count)?;
+        let init = FreeListInit { pd: domain.pd()?, ring, base, size, count };
+        let number = engine.ask(Command::CreateFreeList(init))?;
         let domain = domain.clone();
         Ok(FreeList { number, base, size, engine, domain, posts: ReceiveQueue::new(posts, 1) })
     }
@@ -166,7 +161,13 @@ impl FreeList {
     /// `Forked` in a forked child.
     pub fn out(&self, first: u32, bits: &mut [u64]) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
-        Ok(self.engine.control(|control| control.nic.free_list_out(self.number, first, bits))?)
+        let mut first = first;
+        for part in bits.chunks_mut(MAX_WORDS as usize) {
+            let command = Command::FindBuffers { list: self.number, first, words: part.len() as u32 };
+            part.copy_from_slice(&self.engine.ask::<Vec<u64>>(command)?);
+            first = first.saturating_add(part.len() as u32 * u64::BITS);
+        }
+        Ok(())
     }
 
     /// The numbers of free, resting and allocated buffers.
@@ -175,6 +176,6 @@ impl FreeList {
     /// `Forked` in a forked child.
     pub fn facts(&self) -> Result<FreeListFacts, CreateError> {
         self.domain.context().refuse_child()?;
-        Ok(self.engine.control(|control| control.nic.free_list_facts(self.number))?)
+        self.engine.ask(Command::QueryFreeList { list: self.number })
     }
 }

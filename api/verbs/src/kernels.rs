@@ -1,6 +1,6 @@
 //! StRoM kernels: deployed, listed, replaced and removed while the NIC runs.
 
-use remora_host::Engine;
+use remora_nic::Command;
 use remora_nic::kernel::{Kernel, KernelFacts, KernelInit, SPARE, Shipped};
 use std::sync::Arc;
 
@@ -84,12 +84,7 @@ impl Drop for KernelHandle {
             return;
         }
         // If answers are on their way, the NIC removes the kernel when they have arrived.
-        match &self.engine_handle {
-            EngineHandle::Own(engine) => {
-                let _ = engine.control(|control| control.nic.remove_kernel(self.number));
-            }
-            EngineHandle::Nicd(daemon) => daemon.release(&Request::RemoveKernel(self.number)),
-        }
+        let _ = self.engine_handle.end(Command::RemoveKernel { kernel: self.number });
     }
 }
 
@@ -124,13 +119,13 @@ impl KernelHandle {
         let init = KernelInit {
             pd: domain.pd()?,
             opcode: options.opcode,
-            kernels,
+            code: engine.hand(kernels),
             grants: options.grants.iter().map(|region| region.lkey()).collect(),
             answers,
             longest: options.longest,
             limit: options.limit,
         };
-        let number = engine.control(|control| control.nic.deploy_kernel(init))?;
+        let number = engine.ask(Command::DeployKernel(init))?;
         let engine_handle = EngineHandle::Own(Arc::clone(engine));
         let domain = domain.clone();
         Ok(KernelHandle { number, engine_handle, domain })
@@ -168,8 +163,8 @@ impl KernelHandle {
         KernelHandle { number, engine_handle: EngineHandle::Nicd(Arc::clone(daemon)), domain: domain.clone() }
     }
 
-    pub(crate) fn is_on(&self, engine: &Arc<Engine>) -> bool {
-        matches!(&self.engine_handle, EngineHandle::Own(own) if Arc::ptr_eq(own, engine))
+    pub(crate) fn is_on(&self, engine: &EngineHandle) -> bool {
+        self.engine_handle.is(engine)
     }
 
     /// The kernel's number on its engine.
@@ -180,11 +175,12 @@ impl KernelHandle {
     /// The kernel's op-code, lanes and counters.
     ///
     /// # Errors
-    /// `Forked` in a forked child; `NotByDaemon`; `Nic(Unknown)` once the kernel has been removed.
+    /// `Forked` in a forked child; `Nic(Unknown)` once the kernel has been removed.
     pub fn facts(&self) -> Result<KernelFacts, CreateError> {
         self.domain.context().refuse_child()?;
         let is_it = |facts: &KernelFacts| facts.number == self.number;
-        let kernel_facts = self.engine_handle.engine()?.control(|control| control.nic.kernels().find(is_it));
+        let all: Vec<KernelFacts> = self.engine_handle.ask(Command::QueryKernels)?;
+        let kernel_facts = all.into_iter().find(is_it);
         kernel_facts.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))
     }
 
@@ -196,7 +192,9 @@ impl KernelHandle {
     /// the kernel has been removed.
     pub fn replace(&self, others: Vec<Box<dyn Kernel>>) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
-        Ok(self.engine_handle.engine()?.control(|control| control.nic.replace_kernel(self.number, others))?)
+        let engine = self.engine_handle.engine()?;
+        let code = engine.hand(others);
+        Ok(engine.ask(Command::ReplaceKernel { kernel: self.number, code })?)
     }
 
     /// Removes the kernel. It takes no new requests, and requests under way end with
@@ -207,12 +205,7 @@ impl KernelHandle {
     /// the kernel has been removed; `Daemon` if the daemon refuses.
     pub fn remove(&self) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
-        match &self.engine_handle {
-            EngineHandle::Own(engine) => {
-                Ok(engine.control(|control| control.nic.remove_kernel(self.number))?)
-            }
-            EngineHandle::Nicd(daemon) => daemon.done(&Request::RemoveKernel(self.number)),
-        }
+        self.engine_handle.ask(Command::RemoveKernel { kernel: self.number })
     }
 }
 
@@ -226,7 +219,7 @@ impl Context {
         let engines = self.own_engines().iter();
         Ok(engines
             .flat_map(|engine| {
-                let all: Vec<KernelFacts> = engine.control(|control| control.nic.kernels().collect());
+                let all: Vec<KernelFacts> = engine.ask(Command::QueryKernels).unwrap_or_default();
                 all.into_iter().map(|facts| (engine.number(), facts))
             })
             .collect())

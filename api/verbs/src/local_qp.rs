@@ -2,9 +2,13 @@
 //! peer.
 
 use remora_host::Engine;
+use remora_host::connect::Uplink;
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection, Side};
 use remora_memory::{Owner, Reentered};
-use remora_nic::{AddressVector, Modify, PeerFrames, Service};
+use remora_nic::{
+    AddressVector, Command, CommandError, CommandFault, Modify, ModifyFault, PeerFrames, QueuePairFacts,
+    Service,
+};
 use remora_transport::state::State;
 use remora_wire::frame::Route;
 use remora_wire::{Psn, Qpn};
@@ -36,17 +40,11 @@ impl Drop for LocalQp {
         if self.context.fork().is_child() {
             return;
         }
-        let ended = self.engine.control(|control| {
-            match self.set {
-                Some(set) => control.take_shared_bell(set, self.bell),
-                None => control.take_bell(self.bell),
-            }
-            let ended = control.nic.destroy_qp(self.number);
-            if let Some(agreement) = &self.agreement {
-                control.release_peer(agreement.peer);
-            }
-            ended
-        });
+        self.engine.take_bell(self.set, self.bell);
+        let ended = self.engine.ask::<()>(Command::DestroyQp(self.number));
+        if let Some(agreement) = &self.agreement {
+            self.engine.release_peer(agreement.peer);
+        }
         debug_assert!(ended.is_ok(), "only this drop destroys the queue pair");
         if let Some(connection) = &self.connection {
             // Closing would not suffice: a forked child may have the descriptor too.
@@ -59,13 +57,13 @@ impl Drop for LocalQp {
 }
 
 impl LocalQp {
-    /// Creates a queue pair by `make` and brings it to INIT.
+    /// Creates a queue pair by this command and brings it to INIT.
     pub(crate) fn new(
         context: &Context,
         engine: &Arc<Engine>,
         service: Service,
         options: &QpOptions,
-        make: impl FnOnce(&mut remora_nic::Nic) -> Result<Qpn, remora_nic::NicError>,
+        create: Command,
     ) -> Result<LocalQp, CreateError> {
         let datagrams = service == Service::Ud;
         let to_init = Modify {
@@ -76,28 +74,21 @@ impl LocalQp {
             port: Some(1),
             ..Modify::default()
         };
-        LocalQp::made(context, engine, service, options, |nic| {
-            let number = make(nic)?;
-            if let Err(fault) = nic.modify_qp(number, &to_init) {
-                nic.destroy_qp(number)?;
-                return Err(CreateError::Modify(fault));
-            }
-            Ok(number)
-        })
+        let local = LocalQp::made(context, engine, service, options, create)?;
+        local.all(&[to_init])?;
+        Ok(local)
     }
 
-    /// Like [`new`](LocalQp::new), but leaves the queue pair in the state in which `make` returns it.
+    /// Like [`new`](LocalQp::new), but leaves the queue pair in the state in which the NIC creates it.
     pub(crate) fn made(
         context: &Context,
         engine: &Arc<Engine>,
         service: Service,
         options: &QpOptions,
-        make: impl FnOnce(&mut remora_nic::Nic) -> Result<Qpn, CreateError>,
+        create: Command,
     ) -> Result<LocalQp, CreateError> {
-        let (number, bell) = engine.control(|control| {
-            let number = make(control.nic)?;
-            Ok::<_, CreateError>((number, control.hang_bell(number)))
-        })?;
+        let number = engine.ask(create)?;
+        let bell = engine.hang_bell(number);
         Ok(LocalQp {
             number,
             service,
@@ -120,29 +111,21 @@ impl LocalQp {
 
     /// Makes the NIC inspect the queues, also if another process rings the doorbell.
     pub(crate) fn look(&self) {
-        self.engine.control(|control| control.nic.doorbell(self.number));
+        self.engine.doorbell(self.number);
     }
 
     /// Lets the NIC fetch the send queue up to slot count `count` (the ENABLE of chains).
     pub(crate) fn enable(&self, count: u64) -> Result<(), CreateError> {
         self.context.refuse_child()?;
-        Ok(self.engine.control(|control| {
-            control.nic.enable(self.number, count)?;
-            control.nic.doorbell(self.number);
-            Ok::<(), remora_nic::NicError>(())
-        })?)
+        self.engine.ask::<()>(Command::Enable { qp: self.number, count })?;
+        self.engine.doorbell(self.number);
+        Ok(())
     }
 
     /// Gives the queue pair a doorbell of the shared set `set`, which another process rings from now on.
     /// Returns the doorbell's index in the set.
     pub(crate) fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
-        let number = self.number;
-        let bell = self.bell;
-        let shared = self.engine.control(|control| {
-            let shared = control.hang_shared_bell(set, number)?;
-            control.take_bell(bell);
-            Some(shared)
-        });
+        let shared = self.engine.share_bell(set, self.number, self.bell);
         self.bell = shared.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))?;
         self.set = Some(set);
         Ok(self.bell)
@@ -150,7 +133,7 @@ impl LocalQp {
 
     pub(crate) fn side(&self) -> Side<'_> {
         Side {
-            engine: &self.engine,
+            uplink: &*self.engine,
             service: self.service,
             qkey: if self.service == Service::Ud { self.options.qkey } else { 0 },
             qp: self.number,
@@ -200,23 +183,24 @@ impl LocalQp {
             rnr_retry: requests.then_some(options.rnr_retry),
             ..Modify::default()
         };
-        self.all(&[to_rtr, to_rts]).map_err(ConnectError::Modify)?;
+        self.all(&[to_rtr, to_rts]).map_err(|error| match error.fault {
+            CommandFault::Modify(fault) => ConnectError::Modify(fault),
+            _ => ConnectError::Modify(ModifyFault::NoQueuePair),
+        })?;
         *up = Some(agreement.clone());
         Ok(())
     }
 
     /// Applies several changes in order.
-    pub(crate) fn all(&self, changes: &[Modify]) -> Result<(), remora_nic::ModifyFault> {
-        self.engine.control(|control| {
-            changes.iter().try_for_each(|change| control.nic.modify_qp(self.number, change))
-        })
+    pub(crate) fn all(&self, changes: &[Modify]) -> Result<(), CommandError> {
+        self.engine.modify(self.number, changes)
     }
 
     /// Takes a datagram queue pair, which has no peer, from INIT to RTS.
     pub(crate) fn bring_up_alone(&self) -> Result<(), CreateError> {
         let to_rtr = Modify { state: Some(State::Rtr), ..Modify::default() };
         let to_rts = Modify { state: Some(State::Rts), sq_psn: Some(self.psn), ..Modify::default() };
-        self.all(&[to_rtr, to_rts]).map_err(CreateError::Modify)
+        Ok(self.all(&[to_rtr, to_rts])?)
     }
 
     /// Returns `Forked` in a forked child, which has no NIC.
@@ -266,12 +250,12 @@ impl LocalQp {
         if self.context.fork().is_child() {
             return State::Reset;
         }
-        self.engine.control(|control| control.nic.qp_state(self.number)).unwrap_or(State::Reset)
+        self.query().state.unwrap_or(State::Reset)
     }
 
     pub(crate) fn modify(&self, change: &Modify) -> Result<(), CreateError> {
         self.context.refuse_child()?;
-        self.all(std::slice::from_ref(change)).map_err(CreateError::Modify)
+        Ok(self.all(std::slice::from_ref(change))?)
     }
 
     /// The queue pair's state and the attributes that were set so far (`ibv_query_qp`). Default values in a
@@ -280,7 +264,7 @@ impl LocalQp {
         if self.context.fork().is_child() {
             return Modify::default();
         }
-        self.engine.control(|control| control.nic.query_qp(self.number)).unwrap_or_default()
+        self.engine.ask::<QueuePairFacts>(Command::QueryQp(self.number)).unwrap_or_default().attributes
     }
 
     pub(crate) fn fail(&self) {

@@ -4,8 +4,8 @@
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection};
 use remora_memory::ForkMark;
 use remora_nic::{
-    AddressVector, Fetching, Modify, QueuePairInit, ReceiveRequest, Receives, Ring, SendQueue, Service,
-    Target, WorkRequest, prism, wqe,
+    AddressVector, Command, Fetching, Modify, QueuePairInit, ReceiveRequest, Receives, Ring, SendQueue,
+    Service, Target, WorkRequest, prism, wqe,
 };
 use remora_transport::state::State;
 use remora_wire::Qpn;
@@ -132,13 +132,13 @@ pub(crate) fn parts(
             let slots = options.max_recv_wr.max(1) * remora_nic::stride(options.max_recv_sge) as u32;
             let ring = domain.context().ring(slots)?;
             let own = options.receive_side(ring.clone());
-            (Receives::Own { ring, max_sge: options.max_recv_sge }, Incoming::Own(own))
+            (Receives::Own { ring: engine.hand(ring), max_sge: options.max_recv_sge }, Incoming::Own(own))
         }
     };
     let init = QueuePairInit {
         service,
         pd: domain.pd()?,
-        send_ring: send_ring.clone(),
+        send_ring: engine.hand(send_ring.clone()),
         receives,
         send_cq: send_cq.number,
         receive_cq: receive_cq.number,
@@ -169,7 +169,7 @@ impl QueuePair<Init> {
         let send_cq = send_cq.shared();
         let receive_cq = receive_cq.shared();
         let local =
-            LocalQp::new(domain.context(), send_cq.engine()?, service, options, |nic| nic.create_qp(init))?;
+            LocalQp::new(domain.context(), send_cq.engine()?, service, options, Command::CreateQp(init))?;
         let inner = Inner::own(local, domain, send_cq, receive_cq, send_ring, receive, options);
         Ok(QueuePair { inner, state: PhantomData })
     }
@@ -370,13 +370,13 @@ impl QueuePair<Ready> {
     /// Changes attributes, or the state (SQD and back), as `ibv_modify_qp` does.
     ///
     /// # Errors
-    /// `Modify` if the transition or a value is not allowed; `NotByDaemon` for a queue pair of a daemon.
+    /// `Modify` if the transition or a value is not allowed; `Daemon` if it is a queue pair of a daemon, and
+    /// the change has an address vector.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
         self.inner.backend.modify(change)
     }
 
-    /// The state and the attributes that were set so far (`ibv_query_qp`). For a queue pair of a daemon, only
-    /// the state.
+    /// The state and the attributes that were set so far (`ibv_query_qp`).
     pub fn query(&self) -> Modify {
         self.inner.backend.query()
     }

@@ -1,7 +1,7 @@
 //! Shared receive queues: several queue pairs take their receive work requests from one queue.
 
 use remora_host::Engine;
-use remora_nic::{NicError, ReceiveQueue, ReceiveRequest, Ring, SrqFacts, SrqInit, XrcSrq, wqe};
+use remora_nic::{Command, FromReply, ReceiveQueue, ReceiveRequest, Ring, SrqFacts, SrqInit, XrcSrq, wqe};
 use remora_wire::Qpn;
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ pub(crate) struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if !self.domain.context().fork().is_child() {
-            let ended = self.engine.control(|control| control.nic.destroy_srq(self.number));
+            let ended = self.engine.ask::<()>(Command::DestroySrq(self.number));
             debug_assert!(ended.is_ok(), "queue pairs hold their shared receive queue");
         }
     }
@@ -129,8 +129,8 @@ impl Srq {
         let max_sge = options.max_sge;
         let ring = domain.context().ring(slots(options.max_wr, max_sge)?)?;
         let xrc = beside.as_ref().map(|(xrc, cq)| XrcSrq { domain: xrc.number(), cq: cq.number });
-        let init = SrqInit { pd: domain.pd()?, ring: ring.clone(), max_sge, xrc };
-        let number = engine.control(|control| control.nic.create_srq(init))?;
+        let init = SrqInit { pd: domain.pd()?, ring: engine.hand(ring.clone()), max_sge, xrc };
+        let number = engine.ask(Command::CreateSrq(init))?;
         let shared = Shared { number, engine: Arc::clone(engine), domain: domain.clone(), _beside: beside };
         let receive = ReceiveQueue::new(ring, max_sge);
         Ok(Srq { shared: Arc::new(shared), receive, max_sge })
@@ -168,7 +168,7 @@ impl Srq {
     /// # Errors
     /// `Forked` in a forked child; `Nic(TooSmall)` (EINVAL) if the queue holds fewer than `limit`.
     pub fn arm(&self, limit: u32) -> Result<(), CreateError> {
-        self.control(|nic, number| nic.arm_srq(number, limit))
+        self.ask(Command::ArmSrq { srq: self.shared.number, limit })
     }
 
     /// The queue's attributes and limit.
@@ -176,7 +176,7 @@ impl Srq {
     /// # Errors
     /// `Forked` in a forked child.
     pub fn facts(&self) -> Result<SrqFacts, CreateError> {
-        self.control(|nic, number| nic.query_srq(number))
+        self.ask(Command::QuerySrq(self.shared.number))
     }
 
     /// Gives the queue a capacity of at least `max_wr` work requests. Waiting requests stay.
@@ -186,16 +186,14 @@ impl Srq {
     /// fit.
     pub fn resize(&mut self, max_wr: u32) -> Result<(), CreateError> {
         let ring: Ring = self.shared.domain.context().ring(slots(max_wr, self.max_sge)?)?;
-        self.control(|nic, number| nic.resize_srq(number, ring.clone()))?;
+        let handed = self.shared.engine.hand(ring.clone());
+        self.ask::<()>(Command::ResizeSrq { srq: self.shared.number, ring: handed })?;
         self.receive.moved(ring);
         Ok(())
     }
 
-    fn control<R>(
-        &self,
-        change: impl FnOnce(&mut remora_nic::Nic, Qpn) -> Result<R, NicError>,
-    ) -> Result<R, CreateError> {
+    fn ask<T: FromReply>(&self, command: Command) -> Result<T, CreateError> {
         self.shared.domain.context().refuse_child()?;
-        Ok(self.shared.engine.control(|control| change(control.nic, self.shared.number))?)
+        Ok(self.shared.engine.ask(command)?)
     }
 }

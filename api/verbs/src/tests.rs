@@ -59,19 +59,23 @@ fn answers_count_that_came_before_their_timers_were_looked_at(device: impl Fn() 
     let mut ends = ends(device, irn);
     let before = sent(&ends.there);
     // The server is held until the client's engine stands still, so that all answers come during the stall.
-    ends.there.own_engines()[0].control(|_| {
-        for (id, [pair, _]) in ends.pairs.iter_mut().enumerate() {
-            let sges = [ends.memory.sge(0, 64)];
-            pair.post_send(&work::read(id as u64, &sges, ends.source.remote_memory().at(0))).unwrap();
-        }
-    });
-    ends.here.own_engines()[0].control(|_| {
-        let began = Instant::now();
-        while sent(&ends.there) < before + PAIRS as u64 || began.elapsed() < STALL {
-            assert!(began.elapsed() < LONG, "the peer did not answer in time");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    });
+    ends.there.own_engines()[0]
+        .inside(|_| {
+            for (id, [pair, _]) in ends.pairs.iter_mut().enumerate() {
+                let sges = [ends.memory.sge(0, 64)];
+                pair.post_send(&work::read(id as u64, &sges, ends.source.remote_memory().at(0))).unwrap();
+            }
+        })
+        .unwrap();
+    ends.here.own_engines()[0]
+        .inside(|_| {
+            let began = Instant::now();
+            while sent(&ends.there) < before + PAIRS as u64 || began.elapsed() < STALL {
+                assert!(began.elapsed() < LONG, "the peer did not answer in time");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        })
+        .unwrap();
     let mut done = [EMPTY; 16];
     let mut over = 0;
     while over < PAIRS {
@@ -131,12 +135,15 @@ fn a_client_that_stands_still_holds_up_no_other() {
         let (go_on, until) = mpsc::channel::<()>();
         let engine = &still.own_engines()[0];
         // The server answers only once the client stands still.
-        server.own_engines()[0].control(|_| {
-            (0..READS).for_each(|id| ask(&mut asking, &its_memory, id));
-            let stand = move |_: &mut remora_host::Control<'_>| (stands.send(()), until.recv_timeout(LONG));
-            scope.spawn(move || engine.control(stand));
-            stalled.recv_timeout(LONG).unwrap();
-        });
+        server.own_engines()[0]
+            .inside(|_| {
+                (0..READS).for_each(|id| ask(&mut asking, &its_memory, id));
+                let stand =
+                    move |_: &mut remora_host::Inside<'_>| (stands.send(()), until.recv_timeout(LONG));
+                scope.spawn(move || engine.inside(stand));
+                stalled.recv_timeout(LONG).unwrap();
+            })
+            .unwrap();
         let began = Instant::now();
         while server.port_counters().no_room == 0 {
             assert!(began.elapsed() < LONG, "sixteen answers of 64 KiB did not fill the ring");

@@ -31,7 +31,7 @@ mod domain;
 
 pub use domain::XrcDomain;
 use remora_host::connect::ConnectError;
-use remora_nic::{AddressVector, Service, WorkRequest};
+use remora_nic::{AddressVector, Command, Service, WorkRequest};
 use remora_transport::state::State;
 use std::net::ToSocketAddrs;
 
@@ -47,8 +47,8 @@ impl XrcDomain {
     pub fn create_target(&self, options: &QpOptions) -> Result<XrcTarget<Init>, CreateError> {
         options.check(Own::Neither)?;
         self.context().refuse_child()?;
-        let make = |nic: &mut remora_nic::Nic| nic.create_xrc_target(self.number());
-        let local = LocalQp::new(self.context(), self.engine(), Service::XrcTarget, options, make)?;
+        let create = Command::CreateXrcTarget { domain: self.number() };
+        let local = LocalQp::new(self.context(), self.engine(), Service::XrcTarget, options, create)?;
         Ok(XrcTarget { local, _domain: self.clone(), state: std::marker::PhantomData })
     }
 }

@@ -1,16 +1,23 @@
 //! Access rights, protection domains, and the errors of accesses and of control operations.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
 /// A protection domain of one [`Table`](crate::Table). The number is never zero.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Pd(pub(crate) u32);
 
 impl Pd {
     /// A protection domain that owns no region: every check against it fails. (Bit 20 is set, so no
     /// allocated domain and no entry of a window, whose domain field is 0, equals it.)
     pub const NONE: Pd = Pd(1 << 20);
+
+    /// Returns the domain with this number, for a program that has the number from another process. The NIC
+    /// checks nothing here, so the owner of the NIC checks whose domain it is.
+    pub const fn of_number(number: u32) -> Pd {
+        Pd(number)
+    }
 
     /// Returns the number of the domain, which is shown as `ibv_pd.handle`.
     pub const fn get(self) -> u32 {
@@ -20,8 +27,23 @@ impl Pd {
 
 /// Access rights: those that a region grants, or those that one access needs. Bits are numbered as in `enum
 /// ibv_access_flags`.
-#[derive(Copy, Clone, PartialEq, Eq, Default)]
+#[derive(Copy, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
 pub struct Access(pub(crate) u32);
+
+impl TryFrom<u32> for Access {
+    type Error = &'static str;
+
+    fn try_from(bits: u32) -> Result<Access, &'static str> {
+        Access::from_bits(bits).ok_or("unknown access rights")
+    }
+}
+
+impl From<Access> for u32 {
+    fn from(access: Access) -> u32 {
+        access.0
+    }
+}
 
 impl Access {
     /// No right. The NIC may still read the region as a local source buffer.

@@ -10,10 +10,11 @@
 //! its tags, and a location is reused only after all fresh locations and all those freed before it. Looking
 //! up a key needs no permutation, only one masked load.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// The local and remote key of a region: one value, as on mlx5. Never zero.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Key(pub(crate) u32);
 
 impl Key {

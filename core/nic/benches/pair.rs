@@ -12,11 +12,11 @@
 
 use std::sync::Arc;
 
-use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
+use remora_memory::{Access, Bytes, Config as TableConfig, Range, Table};
 use remora_nic::{
-    AddressVector, CompletionKind, CompletionPoller, Config, Fetching, Flags, Modify, Nic, Operation,
-    Payload, QueuePairInit, ReceiveQueue, ReceiveRequest, Receives, Remote, Ring, SendQueue, Service, Sge,
-    WorkRequest, kernel, prism, wqe,
+    AddressVector, Bare, Command, CompletionKind, CompletionPoller, Config, CqFlags, Fetching, Flags, Modify,
+    Operation, Part, Payload, QueuePairInit, ReceiveQueue, ReceiveRequest, Receives, Remote, Ring, SendQueue,
+    Service, Sge, WorkRequest, kernel, prism, wqe,
 };
 use remora_transport::Instant;
 use remora_transport::state::State;
@@ -64,7 +64,7 @@ impl Egress for Pipe {
 }
 
 struct Side {
-    engine: Biased<Nic>,
+    engine: Bare,
     out: Pipe,
     send: SendQueue,
     poller: CompletionPoller,
@@ -82,7 +82,7 @@ struct Side {
 
 fn side(seed: u64, len: usize) -> Side {
     let table = Arc::new(Table::new(TableConfig { key_seed: seed, ..TableConfig::default() }).unwrap());
-    let mut nic = Nic::new(Config { checks_icrc: false, max_qps: 64, ..Config::default() });
+    let nic = Bare::new(&table, Config { checks_icrc: false, max_qps: 64, ..Config::default() });
     let pd = table.alloc_pd().unwrap();
     let memory = Bytes::heap(1 << 16).unwrap();
     let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
@@ -90,25 +90,27 @@ fn side(seed: u64, len: usize) -> Side {
     let ring = |slots| Ring::heap(slots).unwrap();
     let send = ring(256);
     let cq_ring = ring(512);
-    let cq = nic.create_cq(cq_ring.clone()).unwrap();
+    let cq =
+        nic.ask(Command::CreateCq { ring: nic.hand(cq_ring.clone()), flags: CqFlags::default() }).unwrap();
     let receives = ring(64);
     let init = QueuePairInit {
         service: Service::Rc,
         pd,
-        send_ring: send.clone(),
-        receives: Receives::Own { ring: receives.clone(), max_sge: 1 },
+        send_ring: nic.hand(send.clone()),
+        receives: Receives::Own { ring: nic.hand(receives.clone()), max_sge: 1 },
         send_cq: cq,
         receive_cq: cq,
         signal_all: false,
         fetching: Fetching::Posted,
     };
-    let qp = nic.create_qp(init).unwrap();
+    let qp = nic.ask(Command::CreateQp(init)).unwrap();
     let base = memory.address() + 32768;
     let posts = ring(64);
-    let list = prism::FreeListInit { pd, ring: posts.clone(), base, size: BUFFER as u32, count: 32 };
-    let list = nic.create_free_list(list).unwrap();
+    let list =
+        prism::FreeListInit { pd, ring: nic.hand(posts.clone()), base, size: BUFFER as u32, count: 32 };
+    let list = nic.ask(Command::CreateFreeList(list)).unwrap();
     Side {
-        engine: Biased::new(&table, nic),
+        engine: nic,
         out: Pipe::new(len),
         send: SendQueue::new(send, wqe::Bounds { max_sge: 1, max_inline: 64 }),
         poller: CompletionPoller::new(cq_ring),
@@ -135,8 +137,6 @@ struct Agreed {
 fn connect(a: &Side, b: &Side, udp_port: u16, peer_udp_port: u16, agreed: Agreed) {
     let endpoint = |port| Endpoint { address: Address::from(std::net::Ipv4Addr::LOCALHOST), udp_port: port };
     let route = Route::new(endpoint(udp_port), endpoint(peer_udp_port));
-    let mut guard = a.engine.enter();
-    let (nic, _) = guard.parts();
     let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let init = Modify {
         state: Some(State::Init),
@@ -168,7 +168,7 @@ fn connect(a: &Side, b: &Side, udp_port: u16, peer_udp_port: u16, agreed: Agreed
         ..Modify::default()
     };
     for change in [init, rtr, rts] {
-        nic.modify_qp(a.qp, &change).unwrap();
+        a.engine.ask::<()>(Command::ModifyQp { qp: a.qp, change: Box::new(change) }).unwrap();
     }
 }
 
@@ -378,15 +378,13 @@ fn strom_sides(len: usize, kernel: Box<dyn kernel::Kernel>, more: Option<&Bytes>
     let init = kernel::KernelInit {
         pd: b.pd,
         opcode: Some(1),
-        kernels: vec![kernel],
+        code: b.engine.hand(Part::Kernels(vec![kernel])),
         grants: more.into_iter().chain([b.remote.rkey]).collect(),
         answers: 64,
         longest: 256,
         limit: 1 << 12,
     };
-    let mut guard = b.engine.enter();
-    let number = guard.parts().0.deploy_kernel(init).unwrap();
-    drop(guard);
+    let number = b.engine.ask(Command::DeployKernel(init)).unwrap();
     (a, b, number)
 }
 
@@ -461,7 +459,7 @@ impl Stream {
         };
         let (a, b, number) = strom_sides(MTU, kernel, Some(&target));
         if fate == Fate::Counted {
-            b.engine.enter().parts().0.attach_kernel(b.qp, Some(number)).unwrap();
+            b.engine.ask::<()>(Command::AttachKernel { qp: b.qp, kernel: Some(number) }).unwrap();
         }
         let source = Bytes::heap(MESSAGE + MTU).unwrap();
         for number in 0..(MESSAGE / 8) as u64 {
@@ -570,15 +568,13 @@ fn run_gets(name: &str, count: usize) {
     let init = kernel::KernelInit {
         pd: b.pd,
         opcode: Some(1),
-        kernels: vec![Box::<kernel::Get>::default()],
+        code: b.engine.hand(Part::Kernels(vec![Box::<kernel::Get>::default()])),
         grants: vec![key],
         answers: 128,
         longest: 256,
         limit: 1 << 12,
     };
-    let mut guard = b.engine.enter();
-    guard.parts().0.deploy_kernel(init).unwrap();
-    drop(guard);
+    b.engine.ask::<u32>(Command::DeployKernel(init)).unwrap();
     let mut random = 1_u64;
     measure(name, count, &mut a, &mut b, |a, _| {
         for _ in 0..count {

@@ -6,9 +6,10 @@ use remora_transport::congestion::Algorithm;
 use remora_transport::state::{Attributes, ModifyError, State};
 use remora_wire::frame::{Class, Peer, Route};
 use remora_wire::{Psn, Qpn};
+use serde::{Deserialize, Serialize};
 
 /// The address vector of a queue pair: its peer, resolved to a route of the port.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressVector {
     /// The peer, as the port identifies it.
     pub peer: Peer,
@@ -23,7 +24,7 @@ pub struct AddressVector {
 
 /// The condition under which a connection accepts a frame that carries the peer's IP address. Datagrams are
 /// accepted from any sender.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerFrames {
     /// Frames from any UDP source port, because RoCE lets the sender choose the port. Frames from a link
     /// between NICs that share an address are rejected.
@@ -43,7 +44,7 @@ impl AddressVector {
 }
 
 /// The attributes that `modify` changes (`ibv_qp_attr` and its mask). `None` leaves an attribute unchanged.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Modify {
     /// The state to enter.
     pub state: Option<State>,
@@ -104,8 +105,22 @@ pub struct Modify {
     pub congestion: Option<Algorithm>,
 }
 
+/// A queue pair's attributes and measures.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuePairFacts {
+    /// The state and the attributes that were set.
+    pub attributes: Modify,
+    /// Number of times that the queue pair had to wait because the peer had no receive work request (RNR
+    /// NAK), since it was connected.
+    pub rnr_waits: u32,
+    /// Number of packets of submitted requests that have not been sent for the first time.
+    pub backlog: u64,
+    /// Number of the tenant.
+    pub tenant: u32,
+}
+
 /// A state of path migration, numbered as `ibv_mig_state`.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum PathMigration {
     /// The connection uses the primary path (the initial state of IBTA).
@@ -167,20 +182,20 @@ impl Modify {
     pub(crate) fn check_values(&self, state: State, any_path_mtu: bool) -> Result<(), ModifyFault> {
         let over = |value: Option<u8>, most: u8| value.is_some_and(|value| value > most);
         let bad = [
-            (self.path_mtu.is_some_and(|mtu| !is_path_mtu(mtu, any_path_mtu)), "path_mtu"),
-            (over(self.max_rd_atomic, 128), "max_rd_atomic"),
-            (over(self.max_dest_rd_atomic, 128), "max_dest_rd_atomic"),
-            (over(self.min_rnr_timer, 31), "min_rnr_timer"),
-            (over(self.timeout, 31), "timeout"),
-            (over(self.retry_cnt, 7), "retry_cnt"),
-            (over(self.rnr_retry, 7), "rnr_retry"),
-            (self.pkey_index.is_some_and(|index| index != 0), "pkey_index"),
-            (self.port.is_some_and(|port| port != 1), "port"),
-            (self.current.is_some_and(|current| current != state), "current"),
-            (self.alternate.is_some(), "alternate"),
+            (self.path_mtu.is_some_and(|mtu| !is_path_mtu(mtu, any_path_mtu)), Attributes::PATH_MTU),
+            (over(self.max_rd_atomic, 128), Attributes::MAX_QP_RD_ATOMIC),
+            (over(self.max_dest_rd_atomic, 128), Attributes::MAX_DEST_RD_ATOMIC),
+            (over(self.min_rnr_timer, 31), Attributes::MIN_RNR_TIMER),
+            (over(self.timeout, 31), Attributes::TIMEOUT),
+            (over(self.retry_cnt, 7), Attributes::RETRY_CNT),
+            (over(self.rnr_retry, 7), Attributes::RNR_RETRY),
+            (self.pkey_index.is_some_and(|index| index != 0), Attributes::PKEY_INDEX),
+            (self.port.is_some_and(|port| port != 1), Attributes::PORT),
+            (self.current.is_some_and(|current| current != state), Attributes::CUR_STATE),
+            (self.alternate.is_some(), Attributes::ALT_PATH),
         ];
         match bad.into_iter().find(|(is_bad, _)| *is_bad) {
-            Some((_, name)) => Err(ModifyFault::Value(name)),
+            Some((_, attribute)) => Err(ModifyFault::Value(attribute)),
             None => Ok(()),
         }
     }
@@ -193,7 +208,7 @@ fn is_path_mtu(mtu: u32, any: bool) -> bool {
 }
 
 /// The reason why `modify` failed; the queue pair is unchanged. The verbs return EINVAL.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum ModifyFault {
     /// The queue pair does not exist.
     #[error("no such queue pair")]
@@ -201,7 +216,7 @@ pub enum ModifyFault {
     /// The transition is not allowed, or an attribute is missing or not allowed in it.
     #[error("{0}")]
     Transition(ModifyError),
-    /// The value of the named attribute is out of range.
+    /// The value of the attribute is out of range.
     #[error("the value of {0} is out of range")]
-    Value(&'static str),
+    Value(Attributes),
 }

@@ -21,21 +21,23 @@ pub use look::SendQueueFacts;
 pub(crate) use start::may_start;
 
 use remora_memory::Pd;
+use serde::{Deserialize, Serialize};
 
-use crate::ring::Ring;
+use crate::part_number::PartNumber;
 use crate::send_queue::Fetching;
 
 /// Default number of work requests that a loopback queue pair executes in one turn.
 pub(crate) const TURN: usize = 64;
 
 /// The parameters with which a loopback queue pair is created.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopbackInit {
     /// Protection domain of the object.
     pub pd: Pd,
     /// Memory of the send queue.
-    pub send_ring: Ring,
+    pub send_ring: PartNumber,
     /// Memory of the receive queue.
-    pub receive_ring: Ring,
+    pub receive_ring: PartNumber,
     /// Maximum number of scatter/gather elements of a receive work request.
     pub receive_max_sge: u32,
     /// Number of the send queue's completion queue.

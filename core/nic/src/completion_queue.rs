@@ -5,9 +5,10 @@ use crate::ring::{Ring, Word};
 use crate::wqe::SLOT;
 use remora_transport::Instant;
 use remora_wire::Qpn;
+use serde::{Deserialize, Serialize};
 
 /// The completions for which the program asks to be woken (`ibv_req_notify_cq`).
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Notify {
     /// No completion is written.
     #[default]
@@ -19,7 +20,7 @@ pub enum Notify {
 }
 
 /// Optional features of a completion queue.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CqFlags {
     /// The queue may overrun: new entries overwrite the oldest ones (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
     /// Used by chains that only count completions.

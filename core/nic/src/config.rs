@@ -6,8 +6,9 @@ use remora_transport::rc::irn;
 use remora_transport::state::Service;
 use remora_wire::Qpn;
 use remora_wire::frame::{Class, Endpoint};
+use serde::{Deserialize, Serialize};
 
-use crate::ring::Ring;
+use crate::part_number::PartNumber;
 use crate::send_queue::Fetching;
 use crate::turn::TURN_PACKETS;
 
@@ -150,13 +151,14 @@ impl Config {
 pub(crate) const MAX_WINDOW: u32 = 1 << 16;
 
 /// The parameters with which a queue pair is created.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuePairInit {
     /// Transport service, for example RC or UD.
     pub service: Service,
     /// Protection domain of the object.
     pub pd: Pd,
     /// Memory of the send queue.
-    pub send_ring: Ring,
+    pub send_ring: PartNumber,
     /// Source of the receive work requests.
     pub receives: Receives,
     /// Number of the send queue's completion queue.
@@ -170,11 +172,12 @@ pub struct QueuePairInit {
 }
 
 /// The source of a queue pair's receive work requests.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Receives {
     /// A receive queue of the queue pair itself.
     Own {
         /// Memory of the receive queue.
-        ring: Ring,
+        ring: PartNumber,
         /// Maximum number of scatter/gather elements per work request.
         max_sge: u32,
     },
@@ -185,7 +188,7 @@ pub enum Receives {
 }
 
 /// The reason why a resource cannot be created or used.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum NicError {
     /// The configured maximum number of resources of this kind is reached (ENOMEM).
     #[error("as many resources of this kind as the NIC was configured for")]
@@ -199,6 +202,12 @@ pub enum NicError {
     /// A size is too small: for one entry, for the current entries, or for the limit that is set (EINVAL).
     #[error("the size is too small for the entries or the limit of the resource")]
     TooSmall,
+    /// A count is larger than the NIC allows in one command (EINVAL).
+    #[error("the count is larger than the NIC allows in one command")]
+    TooLarge,
+    /// The host has not handed over the memory or code that the command names (EINVAL).
+    #[error("the host has not handed over the memory or code that the command names")]
+    NoPart,
     /// The transport service of the queue pair does not support the operation (EINVAL).
     #[error("queue pairs of this transport service have none")]
     NotThisService,

@@ -1,12 +1,12 @@
 //! One engine of a NIC: its queue pairs and other resources, and the functions with which a driver runs it.
 //!
-//! `doorbell` announces new work requests, `receive` takes one frame, `transmit` sends frames, and
-//! `next_deadline` and `expire` run the timers. The program receives completions and asynchronous events.
+//! `execute` creates, changes and destroys objects (`command.rs`). `doorbell` announces new work requests,
+//! `receive` takes one frame, `transmit` sends frames, and `next_deadline` and `expire` run the timers. The
+//! program receives completions and asynchronous events.
 //!
 //! See `config.rs` for the limits of an engine, `nic/objects.rs` for creating and destroying queues, and
 //! `shared.rs` for the state that all queue pairs share.
 
-mod address_handles;
 mod fatal;
 mod multicast;
 mod objects;
@@ -27,6 +27,7 @@ use crate::config::{Config, NicError};
 use crate::egress::wants_turn;
 use crate::event::AsyncEvent;
 use crate::fair_scheduler::{FairScheduler, RMA};
+use crate::parts::Parts;
 use crate::prism::{Prefetched, prefetch_pointer, waits};
 use crate::qp_numbers::QpNumbers;
 use crate::queue_pair::QueuePair;
@@ -57,6 +58,8 @@ pub struct Nic {
     timers: Timers,
     pub(crate) prefetched: Prefetched,
     pub(crate) shared: Shared,
+    /// Parts that the next commands take.
+    pub(crate) parts: Parts,
     /// State of 1RMA; `None` on an engine without 1RMA.
     pub(crate) rma: Option<Box<Rma>>,
 }
@@ -78,6 +81,7 @@ impl Nic {
             timers: Timers::new(places as usize),
             prefetched: Prefetched::new(),
             shared: Shared::new(&config, places),
+            parts: Parts::default(),
             rma: None,
         }
     }
@@ -98,10 +102,7 @@ impl Nic {
     }
 
     /// Allows the NIC to fetch a managed send queue up to slot `count`, counted since the queue was created.
-    ///
-    /// # Errors
-    /// `Unknown`: there is no such queue pair, or its send queue cannot be enabled to this slot.
-    pub fn enable(&mut self, number: Qpn, count: u64) -> Result<(), NicError> {
+    pub(crate) fn enable(&mut self, number: Qpn, count: u64) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
         if !qp.send.enable(count) {
@@ -339,13 +340,8 @@ impl Nic {
         self.stopped.awaited()
     }
 
-    /// Assigns a queue pair to a tenant. Bandwidth is shared equally between tenants, and by the queue pairs
-    /// of one tenant within its share. Tenant 0 is the default; other tenants are numbered from
-    /// [`FIRST_TENANT`](crate::FIRST_TENANT).
-    ///
-    /// # Errors
-    /// `Unknown`: there is no such queue pair.
-    pub fn set_tenant(&mut self, number: Qpn, tenant: u32) -> Result<(), NicError> {
+    /// Assigns a queue pair to a tenant, whose share of the bandwidth it uses.
+    pub(crate) fn set_tenant(&mut self, number: Qpn, tenant: u32) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
         self.scheduler.leave(std::mem::replace(&mut qp.tenant, tenant), index);
@@ -355,11 +351,6 @@ impl Nic {
         }
         self.attend(index);
         Ok(())
-    }
-
-    /// Returns the tenant of a queue pair; `None` if there is no such queue pair.
-    pub fn tenant(&self, number: Qpn) -> Option<u32> {
-        Some(self.qps[self.index(number)? as usize].as_ref()?.tenant)
     }
 
     /// Returns the time at which [`expire`](Nic::expire) is due next; `Instant::NEVER` while no timer runs.

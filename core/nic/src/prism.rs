@@ -32,7 +32,7 @@ pub(crate) use egress::{emit_kept, emit_request, put_result};
 pub(crate) use execute::{place_in_scratch, serve_prism};
 pub(crate) use free_list::FreeLists;
 use free_list::Pin;
-pub use free_list::{FreeListFacts, FreeListInit};
+pub use free_list::{FreeListFacts, FreeListInit, MAX_WORDS};
 pub(crate) use operation_list::take_operation_list;
 pub(crate) use prefetched::{Prefetched, prefetch_pointer, waits};
 pub use remora_transport::rc::prism::COPY_MAX;

@@ -33,6 +33,7 @@ use crate::prism::Prism;
 use crate::receive_queue::{Receive, ReceiveQueue};
 use crate::reliable::{self, GoBackN, ReliableRequester};
 use crate::request::{CompletionKind, WorkCompletion};
+use crate::ring::Ring;
 use crate::send_queue::{Fetched, SendQueue};
 use crate::shared::Shared;
 use crate::wqe::{MAX_SGE, Wqe, WqeOpcode, flag};
@@ -41,6 +42,13 @@ use crate::wqe::{MAX_SGE, Wqe, WqeOpcode, flag};
 pub(crate) const GSI: u32 = 1;
 /// The Q_Key of queue pair 1 (IBTA vol. 1 §10.2.5).
 pub const GSI_QKEY: u32 = remora_wire::mad::QKEY;
+
+/// The queues of a new queue pair.
+pub(crate) struct Queues {
+    pub send: Ring,
+    pub receive: ReceiveQueue,
+    pub srq: Option<Srq>,
+}
 
 /// A queue pair.
 pub(crate) struct QueuePair {
@@ -103,9 +111,8 @@ impl QueuePair {
     pub(crate) fn new(
         number: Qpn,
         owner: Owner,
-        init: QueuePairInit,
-        receive: ReceiveQueue,
-        srq: Option<Srq>,
+        init: &QueuePairInit,
+        queues: Queues,
         xrc_domain: u32,
     ) -> QueuePair {
         QueuePair {
@@ -113,8 +120,8 @@ impl QueuePair {
             state: State::Reset,
             pd: init.pd,
             owner,
-            send: SendQueue::new(init.send_ring, init.fetching),
-            receive,
+            send: SendQueue::new(queues.send, init.fetching),
+            receive: queues.receive,
             send_cq: init.send_cq,
             receive_cq: init.receive_cq,
             signal_all: init.signal_all,
@@ -127,7 +134,7 @@ impl QueuePair {
             parked: 0,
             established: false,
             drained: false,
-            srq,
+            srq: queues.srq,
             service: init.service,
             xrc_domain,
             congestion: None,

@@ -34,7 +34,7 @@ pub use completion::Completion;
 pub use delays::{Delays, Histogram};
 pub use keys::{Identity, RESERVED_KEY};
 pub use nic::Facts;
-pub use portal::{PortalInit, Portals};
+pub use portal::{PortalFacts, PortalInit, Portals};
 pub use regions::{RegionError, RegionKey, RegionMemory, Regions, Rights};
 
 use cipher::KEY_LEN;

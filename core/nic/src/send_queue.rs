@@ -13,7 +13,7 @@ pub(crate) const BATCH: usize = 16;
 const _: () = assert!(MAX_SLOTS <= BATCH, "one work request fits into one batch");
 
 /// The fetch limit of a send queue.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Fetching {
     /// Slots are fetched up to the producer index.
     #[default]

@@ -5,19 +5,22 @@
 
 use remora_memory::Pd;
 use remora_wire::Qpn;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use crate::config::NicError;
+use crate::part_number::PartNumber;
 use crate::receive_queue::{Receive, ReceiveQueue, received_at};
 use crate::ring::{Ring, Word};
 use crate::wqe::SLOT;
 
 /// The parameters with which a shared receive queue is created.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SrqInit {
     /// Protection domain; the local keys of the work requests must belong to it.
     pub pd: Pd,
     /// Memory of the queue.
-    pub ring: Ring,
+    pub ring: PartNumber,
     /// Maximum number of scatter/gather elements per work request.
     pub max_sge: u32,
     /// XRC parameters; `None` for a shared receive queue of other services.
@@ -25,7 +28,7 @@ pub struct SrqInit {
 }
 
 /// The XRC part of a shared receive queue.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XrcSrq {
     /// XRC domain; only queue pairs of the same domain can use the queue.
     pub domain: u32,
@@ -34,7 +37,7 @@ pub struct XrcSrq {
 }
 
 /// The attributes that `ibv_query_srq` returns.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SrqFacts {
     /// Maximum number of work requests.
     pub max_wr: u32,

@@ -1,27 +1,29 @@
 //! Numbers of queue pairs: with a QPN range and without, used up, and used again.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use remora_memory::Pd;
+use remora_memory::{Config as TableConfig, Pd, Table};
 use remora_nic::{
-    Config, Fetching, GSI_QKEY, MULTICAST_QPN, Modify, ModifyFault, Nic, NicError, QueuePairInit, Receives,
-    Ring, Service,
+    Bare, Command, Config, CqFlags, Fetching, FromReply, GSI_QKEY, MULTICAST_QPN, Modify, ModifyFault,
+    NicError, QueuePairInit, Receives, Ring, Service,
 };
-use remora_transport::state::State;
+use remora_transport::state::{Attributes, State};
 use remora_wire::Qpn;
 
 /// A NIC whose queue pairs all have the same rings: none of them does anything.
 struct Bench {
-    nic: Nic,
+    nic: Bare,
     cq: u32,
     ring: Ring,
 }
 
 impl Bench {
     fn new(config: Config) -> Bench {
-        let mut nic = Nic::new(config);
+        let nic = Bare::new(&Arc::new(Table::new(TableConfig::default()).unwrap()), config);
         let ring = Ring::heap(4).unwrap();
-        let cq = nic.create_cq(ring.clone()).unwrap();
+        let cq =
+            nic.ask(Command::CreateCq { ring: nic.hand(ring.clone()), flags: CqFlags::default() }).unwrap();
         Bench { nic, cq, ring }
     }
 
@@ -33,8 +35,8 @@ impl Bench {
         QueuePairInit {
             service,
             pd: Pd::NONE,
-            send_ring: self.ring.clone(),
-            receives: Receives::Own { ring: self.ring.clone(), max_sge: 1 },
+            send_ring: self.nic.hand(self.ring.clone()),
+            receives: Receives::Own { ring: self.nic.hand(self.ring.clone()), max_sge: 1 },
             send_cq: self.cq,
             receive_cq: self.cq,
             signal_all: false,
@@ -42,19 +44,27 @@ impl Bench {
         }
     }
 
-    fn create(&mut self) -> Result<u32, NicError> {
-        self.nic.create_qp(self.init(Service::Rc)).map(Qpn::get)
+    fn create(&self) -> Result<u32, NicError> {
+        self.ask(Command::CreateQp(self.init(Service::Rc)))
     }
 
-    fn destroy(&mut self, number: u32) {
-        self.nic.destroy_qp(Qpn::new(number)).unwrap();
+    fn create_gsi(&self, service: Service) -> Result<u32, NicError> {
+        self.ask(Command::CreateGsiQp(self.init(service)))
+    }
+
+    fn ask<T: FromReply>(&self, command: Command) -> Result<T, NicError> {
+        self.nic.ask(command).map_err(|error| error.fault.nic().unwrap())
+    }
+
+    fn destroy(&self, number: u32) {
+        self.ask::<()>(Command::DestroyQp(Qpn::new(number))).unwrap();
     }
 }
 
 #[test]
 fn a_range_is_used_up_to_its_last_number_and_then_there_is_no_memory() {
     for range in [0, 1, 126, 127] {
-        let mut bench = Bench::of_range(range, u32::MAX);
+        let bench = Bench::of_range(range, u32::MAX);
         let numbers: Vec<u32> = std::iter::from_fn(|| bench.create().ok()).collect();
         assert_eq!((numbers.len(), bench.create()), (32_766, Err(NicError::Full)));
         let distinct: BTreeSet<u32> = numbers.iter().copied().collect();
@@ -69,7 +79,7 @@ fn a_range_is_used_up_to_its_last_number_and_then_there_is_no_memory() {
 
 #[test]
 fn numbers_of_a_range_come_back_last_and_in_the_order_in_which_they_were_given_back() {
-    let mut bench = Bench::of_range(5, 8);
+    let bench = Bench::of_range(5, 8);
     let first: Vec<u32> = (0..8).map(|_| bench.create().unwrap()).collect();
     let order = [3, 0, 7, 1, 2, 6, 5, 4];
     let mut now = first.clone();
@@ -90,7 +100,7 @@ fn numbers_of_a_range_come_back_last_and_in_the_order_in_which_they_were_given_b
 
 #[test]
 fn without_a_range_a_number_has_eight_bits_of_generation() {
-    let mut bench = Bench::new(Config::default());
+    let bench = Bench::new(Config::default());
     let mut seen = BTreeSet::new();
     let used: Vec<u32> = (0..(1 << 14) - 1).map(|_| bench.create().unwrap()).collect();
     // One place is left, and it goes round.
@@ -105,7 +115,7 @@ fn without_a_range_a_number_has_eight_bits_of_generation() {
 
 #[test]
 fn the_number_of_multicast_is_never_given_out() {
-    let mut bench = Bench::of_range(127, u32::MAX);
+    let bench = Bench::of_range(127, u32::MAX);
     let mut last = 0;
     for _ in 0..32_766 {
         last = bench.create().unwrap();
@@ -122,18 +132,14 @@ fn the_number_of_multicast_is_never_given_out() {
 #[test]
 fn queue_pair_1_is_made_once_and_by_its_own_call_alone() {
     for config in [Config::default(), Config { qpn_range: Some(9), max_qps: 3, ..Config::default() }] {
-        let mut bench = Bench::new(config);
-        let init = bench.init(Service::Rc);
-        assert_eq!(bench.nic.create_gsi_qp(init), Err(NicError::NotThisService));
+        let bench = Bench::new(config);
+        assert_eq!(bench.create_gsi(Service::Rc), Err(NicError::NotThisService));
         for _ in 0..3 {
-            let init = bench.init(Service::Ud);
-            assert_eq!(bench.nic.create_gsi_qp(init), Ok(Qpn::new(1)));
-            let init = bench.init(Service::Ud);
-            assert_eq!(bench.nic.create_gsi_qp(init), Err(NicError::Busy));
+            assert_eq!(bench.create_gsi(Service::Ud), Ok(1));
+            assert_eq!(bench.create_gsi(Service::Ud), Err(NicError::Busy));
             bench.destroy(1);
         }
-        let init = bench.init(Service::Ud);
-        bench.nic.create_gsi_qp(init).unwrap();
+        bench.create_gsi(Service::Ud).unwrap();
         // It takes no place of another, and its place is never another's.
         let others: Vec<u32> = std::iter::from_fn(|| bench.create().ok()).collect();
         assert_eq!(others.len() as u32, config.max_qps);
@@ -141,15 +147,18 @@ fn queue_pair_1_is_made_once_and_by_its_own_call_alone() {
         bench.destroy(1);
         assert_eq!(bench.create(), Err(NicError::Full));
         others.iter().for_each(|number| bench.destroy(*number));
-        assert_eq!(bench.nic.destroy_cq(bench.cq), Ok(()), "nothing is left in use");
+        assert_eq!(bench.ask(Command::DestroyCq { cq: bench.cq }), Ok(()), "nothing is left in use");
     }
 }
 
 #[test]
 fn queue_pair_1_has_no_other_key_than_its_own() {
-    let mut bench = Bench::new(Config::default());
-    let init = bench.init(Service::Ud);
-    let number = bench.nic.create_gsi_qp(init).unwrap();
+    let bench = Bench::new(Config::default());
+    let qp = Qpn::new(bench.create_gsi(Service::Ud).unwrap());
+    let modify = |change: Modify| {
+        let modified = bench.nic.execute(Command::ModifyQp { qp, change: Box::new(change) });
+        modified.map(|_| ()).map_err(|error| error.fault)
+    };
     let to_init = |qkey| Modify {
         state: Some(State::Init),
         qkey: Some(qkey),
@@ -158,8 +167,9 @@ fn queue_pair_1_has_no_other_key_than_its_own() {
         ..Modify::default()
     };
     for qkey in [0, 1, 0x1111_1111, 0x8001_0001] {
-        assert_eq!(bench.nic.modify_qp(number, &to_init(qkey)), Err(ModifyFault::Value("qkey")), "{qkey:#x}");
+        let refused = ModifyFault::Value(Attributes::QKEY).into();
+        assert_eq!(modify(to_init(qkey)), Err(refused), "{qkey:#x}");
     }
-    assert_eq!(bench.nic.qp_state(number), Some(State::Reset));
-    assert_eq!(bench.nic.modify_qp(number, &to_init(GSI_QKEY)), Ok(()));
+    assert_eq!(bench.nic.enter().qp_state(qp), Some(State::Reset));
+    assert_eq!(modify(to_init(GSI_QKEY)), Ok(()));
 }

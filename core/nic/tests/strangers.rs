@@ -6,10 +6,10 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
-use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Key, Pd, Range, Table};
+use remora_memory::{Access, Bytes, Config as TableConfig, Key, Pd, Range, Table};
 use remora_nic::{
-    AddressVector, CompletionPoller, Config, Fetching, GRH, Modify, Nic, QueuePairInit, ReceiveQueue,
-    ReceiveRequest, Receives, Ring, Service, Sge, Status,
+    AddressVector, Bare, Command, CompletionPoller, Config, CqFlags, Fetching, GRH, Modify, QueuePairInit,
+    ReceiveQueue, ReceiveRequest, Receives, Ring, Service, Sge, Status,
 };
 use remora_transport::Instant;
 use remora_transport::state::State;
@@ -72,7 +72,7 @@ fn recording() -> Vec<Frame> {
 
 /// A NIC at our side's address, with our side's queue pair.
 struct Bench {
-    engine: Biased<Nic>,
+    engine: Bare,
     poller: CompletionPoller,
     memory: Bytes,
 }
@@ -82,13 +82,13 @@ fn ring(slots: u32) -> Ring {
 }
 
 /// Makes queue pairs until one has this number.
-fn numbered(nic: &mut Nic, number: u32, init: impl Fn() -> QueuePairInit) -> Qpn {
+fn numbered(nic: &Bare, number: u32, init: impl Fn() -> QueuePairInit) -> Qpn {
     loop {
-        let qp = nic.create_qp(init()).unwrap();
+        let qp: Qpn = nic.ask(Command::CreateQp(init())).unwrap();
         if qp.get() == number {
             return qp;
         }
-        nic.destroy_qp(qp).unwrap();
+        nic.ask::<()>(Command::DestroyQp(qp)).unwrap();
     }
 }
 
@@ -129,24 +129,26 @@ fn bench(service: Service, first: &Frame) -> Bench {
     let memory = Bytes::heap(RECEIVES as usize * BUFFER).unwrap();
     let key = table.register(pd, &[Range::whole(&memory)], Access::LOCAL_WRITE).unwrap();
     let endpoint = Endpoint { address: HERE.into(), udp_port: ROCE_PORT };
-    let mut nic = Nic::new(Config { max_qps: 30, endpoint, ..Config::default() });
+    let nic = Bare::new(&table, Config { max_qps: 30, endpoint, ..Config::default() });
     let completions = ring(2 * RECEIVES);
-    let cq = nic.create_cq(completions.clone()).unwrap();
+    let cq = nic
+        .ask(Command::CreateCq { ring: nic.hand(completions.clone()), flags: CqFlags::default() })
+        .unwrap();
     let receives = posted(&memory, key);
-    let qp = numbered(&mut nic, OURS, || QueuePairInit {
+    let qp = numbered(&nic, OURS, || QueuePairInit {
         service,
         pd,
-        send_ring: ring(1),
-        receives: Receives::Own { ring: receives.clone(), max_sge: 1 },
+        send_ring: nic.hand(ring(1)),
+        receives: Receives::Own { ring: nic.hand(receives.clone()), max_sge: 1 },
         send_cq: cq,
         receive_cq: cq,
         signal_all: false,
         fetching: Fetching::Posted,
     });
     for change in way(service, first) {
-        nic.modify_qp(qp, &change).unwrap();
+        nic.ask::<()>(Command::ModifyQp { qp, change: Box::new(change) }).unwrap();
     }
-    Bench { engine: Biased::new(&table, nic), poller: CompletionPoller::new(completions), memory }
+    Bench { engine: nic, poller: CompletionPoller::new(completions), memory }
 }
 
 impl Bench {

@@ -13,7 +13,7 @@ use crate::Instant;
 pub use pacer::Pacer;
 
 /// The congestion-control algorithm of a queue pair.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Algorithm {
     /// No congestion control: the queue pair sends as fast as it can.
     #[default]

@@ -8,11 +8,12 @@
 
 mod transitions;
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use transitions::TRANSITIONS;
 
 /// State of a queue pair, numbered as `ibv_qp_state`.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum State {
     /// Newly created: nothing can be posted or received.
@@ -88,7 +89,7 @@ pub enum Queue {
 }
 
 /// Transport service of a queue pair (`ibv_qp_type`). XRC has separate values for its two sides.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Service {
     /// Reliable connection service.
@@ -110,7 +111,7 @@ impl Service {
 }
 
 /// A set of queue pair attributes, with the bits of `ibv_qp_attr_mask`.
-#[derive(Copy, Clone, PartialEq, Eq, Default)]
+#[derive(Copy, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Attributes(pub u32);
 
 macro_rules! attributes {
@@ -204,7 +205,7 @@ pub struct Rule {
 
 /// The reason why a modification is refused. The queue pair is unchanged. The verbs API reports `EINVAL` for
 /// all of them.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum ModifyError {
     /// The transition between these states is invalid for every service.
     #[error("a queue pair cannot go from {0} to {1}")]

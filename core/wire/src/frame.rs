@@ -14,6 +14,7 @@ pub use network::Network;
 pub use route::Route;
 
 use crate::{Qpn, ethernet, ipv4, ipv6, udp};
+use serde::{Deserialize, Serialize};
 
 /// The header with which the frames of a port start.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -40,13 +41,26 @@ impl Start {
 }
 
 /// A peer of a port, as an index into the port's peer table.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Peer(pub u32);
 
 /// Traffic class of a frame, 0 to 7: the priority of IEEE 802.1Q, which priority flow control pauses
 /// separately, and RoCE's service level (`ibv_ah_attr.sl`). Only ports with a buffer per class use it.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "u8", into = "u8")]
 pub struct Class(u8);
+
+impl From<u8> for Class {
+    fn from(number: u8) -> Class {
+        Class::new(number)
+    }
+}
+
+impl From<Class> for u8 {
+    fn from(class: Class) -> u8 {
+        class.number()
+    }
+}
 
 impl Class {
     /// Number of traffic classes.

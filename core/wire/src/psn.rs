@@ -1,6 +1,7 @@
 //! Packet sequence numbers (PSNs), which are circular: they have no order.
 
 use core::fmt;
+use serde::{Deserialize, Serialize};
 
 /// The 24 bits of a PSN.
 const MASK: u32 = 0x00ff_ffff;
@@ -13,8 +14,21 @@ const MASK: u32 = 0x00ff_ffff;
 /// # use remora_wire::Psn;
 /// assert!(Psn::new(1) < Psn::new(2));
 /// ```
-#[derive(Copy, Clone, PartialEq, Eq, Default)]
+#[derive(Copy, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "u32", into = "u32")]
 pub struct Psn(u32);
+
+impl From<u32> for Psn {
+    fn from(value: u32) -> Psn {
+        Psn::new(value)
+    }
+}
+
+impl From<Psn> for u32 {
+    fn from(psn: Psn) -> u32 {
+        psn.get()
+    }
+}
 
 impl Psn {
     /// Number of sequence numbers, 2^24.

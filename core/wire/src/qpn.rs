@@ -1,14 +1,28 @@
 //! Queue pair numbers.
 
 use core::fmt;
+use serde::{Deserialize, Serialize};
 
 /// The 24 bits of a queue pair's number.
 const MASK: u32 = 0x00ff_ffff;
 
 /// A queue pair number of 24 bits (IBTA volume 1, chapter 9.2), or the number of a shared receive queue in
 /// an XRCETH.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(from = "u32", into = "u32")]
 pub struct Qpn(u32);
+
+impl From<u32> for Qpn {
+    fn from(value: u32) -> Qpn {
+        Qpn::new(value)
+    }
+}
+
+impl From<Qpn> for u32 {
+    fn from(qpn: Qpn) -> u32 {
+        qpn.get()
+    }
+}
 
 impl Qpn {
     /// Queue pair of subnet management.

@@ -5,7 +5,7 @@ use remora_chain::offload::{BUCKET, LIST, node};
 use remora_fabric::{ALL, World};
 use remora_memory::{Access, Bytes, Key, Pd, Range};
 use remora_nic::chain::LoopbackInit;
-use remora_nic::{Fetching, Ring};
+use remora_nic::{Command, CqFlags, Fetching, Ring};
 
 use crate::node_memory::SECRET;
 
@@ -175,21 +175,20 @@ impl Layout {
 
 /// Creates a queue pair of another protection domain that no work request has enabled.
 fn stranger(world: &mut World, pd: Pd) -> Stranger {
-    let ring = || Ring::heap(8).expect("memory for a queue");
-    world.with_nic(0, |nic, _| {
-        let cq = nic.create_cq(ring()).expect("space for a queue");
-        let fetching = Fetching::Recycled;
-        let init = LoopbackInit {
-            pd,
-            send_ring: ring(),
-            receive_ring: ring(),
-            receive_max_sge: 1,
-            send_cq: cq,
-            receive_cq: cq,
-            fetching,
-        };
-        Stranger { qp: nic.create_loopback(init).expect("space for a queue pair"), cq }
-    })
+    let ring = |world: &mut World| world.hand(0, Ring::heap(8).expect("memory for a queue"));
+    let flags = CqFlags::default();
+    let completions = ring(world);
+    let cq = world.ask(0, Command::CreateCq { ring: completions, flags }).expect("space for a queue");
+    let init = LoopbackInit {
+        pd,
+        send_ring: ring(world),
+        receive_ring: ring(world),
+        receive_max_sge: 1,
+        send_cq: cq,
+        receive_cq: cq,
+        fetching: Fetching::Recycled,
+    };
+    Stranger { qp: world.ask(0, Command::CreateLoopback(init)).expect("space for a queue pair"), cq }
 }
 
 /// Returns the limit to which the stranger's queue may be fetched. It is 0 unless a chain has changed it.

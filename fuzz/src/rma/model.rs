@@ -4,6 +4,7 @@ use remora_cipher::Aes;
 use remora_fabric::rma::{Portal, Start, command};
 use remora_fabric::{CompletionQueue, Config, World};
 use remora_memory::{Access, Bytes, Key, Range};
+use remora_nic::rma;
 use remora_nic::rma::{Command, Identity, Operand, RegionKey, RegionMemory, Rights};
 use remora_transport::rma::{Settings, Status, WriteDebit};
 use remora_wire::frame::Start as FrameStart;
@@ -591,7 +592,11 @@ impl Model {
         self.world.run_for(200_000);
         self.look();
         assert!(self.running.iter().all(Option::is_none) || self.wild, "a command has not ended");
-        let facts = self.world.with_nic(NIC, |nic, _| nic.rma_facts()).expect("the NIC has 1RMA");
+        let facts = self
+            .world
+            .ask::<Option<rma::Facts>>(NIC, remora_nic::Command::QueryRma)
+            .expect("a query is never refused")
+            .expect("the NIC has 1RMA");
         assert_eq!(
             (facts.free, facts.waiting, facts.serving),
             (facts.window, 0, 0),

@@ -2,7 +2,8 @@
 
 use remora_memory::Access;
 use remora_nic::{
-    Destination, GRH, PostError, ReceiveRequest, Service, Target, WorkCompletion, WorkRequest, XrcSrq,
+    Command, Destination, GRH, PostError, ReceiveRequest, Service, Target, WorkCompletion, WorkRequest,
+    XrcSrq,
 };
 use remora_transport::state::State;
 use remora_wire::frame::Start;
@@ -51,7 +52,7 @@ impl WorldArm {
     /// If a NIC has no XRC domain left.
     pub fn of(service: Service, mut world: World) -> WorldArm {
         let domains = [0, 1].map(|node| {
-            world.with_nic(node, |nic, _| nic.alloc_xrc_domain()).expect("an XRC domain for each side")
+            world.ask::<u32>(node, Command::AllocXrcDomain).expect("an XRC domain for each side")
         });
         WorldArm { world, service, domains, pairs: Vec::new(), regions: Vec::new(), head_start: 0 }
     }
@@ -156,7 +157,7 @@ impl Arm for WorldArm {
         for (side, end) in ends.iter_mut().enumerate() {
             if let Some(srq) = end.srq {
                 self.world
-                    .with_nic(side, |nic, _| nic.destroy_srq(srq.number))
+                    .ask::<()>(side, Command::DestroySrq(srq.number))
                     .expect("no queue pair uses the queue");
                 end.srq = Some(self.shared_queue(side, end.cq, settings));
             }

@@ -2,10 +2,12 @@
 
 mod client;
 
-use remora_memory::{Access, Biased, Bytes, Mem, Pd, Range, Table};
+use remora_memory::{Access, Bytes, Mem, Pd, Range, Table};
 use remora_nic::chain::LoopbackInit;
 use remora_nic::wqe::{Bounds, MAX_INLINE, MAX_SGE, SLOT, Wqe};
-use remora_nic::{Nic, ReceiveQueue, ReceiveRequest, Ring, SendQueue, Status, stride};
+use remora_nic::{
+    Bare, Command, CqFlags, Nic, ReceiveQueue, ReceiveRequest, Ring, SendQueue, Status, stride,
+};
 use remora_transport::Instant;
 use remora_transport::state::State;
 use remora_wire::Qpn;
@@ -78,7 +80,7 @@ struct Loaded {
 pub struct Machine {
     program: Program,
     numbers: Numbers,
-    engine: Biased<Nic>,
+    engine: Bare,
     sections: Vec<Bytes>,
     queues: Vec<Loaded>,
     steps: u64,
@@ -104,16 +106,16 @@ impl Machine {
         };
         let table = Arc::new(Table::new(config).map_err(|_| LoadError::TooBig)?);
         let pd = table.alloc_pd().map_err(|_| LoadError::TooBig)?;
-        let nic = Nic::new(remora_nic::Config {
+        let limits = remora_nic::Config {
             max_qps: 2 * count + 2,
             max_cqs: 4 * count + 1,
             ..remora_nic::Config::default()
-        });
-        let engine = Biased::new(&table, nic);
+        };
+        let engine = Bare::new(&table, limits);
         let mut numbers = layout(&program);
         let mut queues = Vec::new();
         for (queue, numbers) in program.queues.iter().zip(&mut numbers.queues) {
-            let (loaded, actual) = create(&mut engine.enter(), &table, pd, queue, numbers.code)?;
+            let (loaded, actual) = create(&engine, &table, pd, queue, numbers.code)?;
             *numbers = actual;
             queues.push(loaded);
         }
@@ -161,12 +163,12 @@ impl Machine {
     /// Rings the doorbell of one queue.
     pub fn ring(&mut self, queue: usize) {
         let loaded = &mut self.queues[queue];
-        let mut engine = self.engine.enter();
         loaded.send.publish();
-        engine.doorbell(loaded.qp);
+        self.engine.enter().doorbell(loaded.qp);
         let enabled = self.program.queues[queue].enabled;
         if enabled > 0 {
-            engine.enable(loaded.qp, enabled).expect("the queue pair exists");
+            let command = Command::Enable { qp: loaded.qp, count: enabled };
+            self.engine.ask::<()>(command).expect("the queue pair exists");
         }
     }
 
@@ -360,8 +362,14 @@ fn ring(slots: u32) -> Result<Ring, LoadError> {
     Ring::heap(slots).map_err(|_| LoadError::TooBig)
 }
 
+/// Creates a completion queue that may overrun, because WAITs only count its completions.
+fn create_counted_cq(nic: &Bare, ring: Ring) -> Result<u32, LoadError> {
+    let flags = CqFlags { ignores_overrun: true, ..CqFlags::default() };
+    nic.ask(Command::CreateCq { ring: nic.hand(ring), flags }).map_err(|_| LoadError::TooBig)
+}
+
 fn create(
-    nic: &mut Nic,
+    nic: &Bare,
     table: &Table,
     pd: Pd,
     queue: &Queue,
@@ -377,8 +385,8 @@ fn create(
     let send = ring(queue.ring_slots())?;
     let completions = ring(COMPLETIONS)?;
     let received = ring(COMPLETIONS)?;
-    let send_cq = nic.create_cq_ignoring_overrun(completions.clone()).map_err(full)?;
-    let receive_cq = nic.create_cq_ignoring_overrun(received.clone()).map_err(full)?;
+    let send_cq = create_counted_cq(nic, completions.clone())?;
+    let receive_cq = create_counted_cq(nic, received.clone())?;
     let pieces = queue.receive_pieces();
     let receives = ring((queue.receives.len().max(1) as u64 * stride(pieces)) as u32)?;
     let client = match queue.client {
@@ -389,16 +397,16 @@ fn create(
         Some(client) => (client.inbox(), client::INBOX_SGE, client.inbox_cq),
         None => (receives.clone(), pieces, receive_cq),
     };
-    let qp = nic.create_loopback(LoopbackInit {
+    let init = LoopbackInit {
         pd,
-        send_ring: send.clone(),
-        receive_ring,
+        send_ring: nic.hand(send.clone()),
+        receive_ring: nic.hand(receive_ring),
         receive_max_sge,
         send_cq,
         receive_cq: inbox_cq,
         fetching: queue.fetching,
-    });
-    let qp = qp.map_err(full)?;
+    };
+    let qp: Qpn = nic.ask(Command::CreateLoopback(init)).map_err(full)?;
     let numbers = QueueNumbers { qp: qp.get(), send_cq, receive_cq, code };
     let bounds = Bounds { max_sge: MAX_SGE as u32, max_inline: MAX_INLINE as u32 };
     let send = SendQueue::new(send, bounds);

@@ -12,7 +12,7 @@ use remora_nic::kernel::{
     CRC_LEN, Consistency, Get, HyperLogLog, Kernel, KernelInit, Lookup, Object, Partition, Place, Predicate,
     Shape, Shuffle, Slot, Traversal, Walk, crc64, histogram,
 };
-use remora_nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
+use remora_nic::{Command, Flags, Operation, Payload, ReceiveRequest, WorkRequest};
 
 use remora_wire::Opcode;
 use remora_wire::frame::Start;
@@ -72,13 +72,13 @@ impl Bench {
         let init = KernelInit {
             pd: world.pd(1),
             opcode: Some(OPCODE),
-            kernels: vec![Box::new(kernel)],
+            code: world.hand(1, remora_nic::Part::Kernels(vec![Box::new(kernel)])),
             grants: vec![there.key],
             answers: (LONG >> 13) as u32,
             longest: 1 << 13,
             limit: 1 << 16,
         };
-        let kernel = world.with_nic(1, |nic, _| nic.deploy_kernel(init)).expect("space for a kernel");
+        let kernel = world.ask(1, Command::DeployKernel(init)).expect("space for a kernel");
         world.tap();
         Bench { world, client, ended, server, kernel, here, there, steps, attached: false }
     }
@@ -88,7 +88,7 @@ impl Bench {
         let qp = self.server.number;
         let kernel = self.kernel;
         self.attached = true;
-        self.world.with_nic(1, |nic, _| nic.attach_kernel(qp, Some(kernel))).expect("its own");
+        self.world.ask::<()>(1, Command::AttachKernel { qp, kernel: Some(kernel) }).expect("its own");
     }
 
     /// Posts a request and runs the world until nothing is left to do.

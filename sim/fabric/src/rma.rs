@@ -21,6 +21,7 @@ pub mod rotation;
 use std::sync::{Arc, Weak};
 
 use remora_memory::Pd;
+use remora_nic::rma::PortalFacts;
 use remora_nic::rma::{
     Cipher, Clock, Command, CommandQueue, Completion, Identity, Init, Operand, PortalInit, RegionError,
     RegionKey, RegionMemory, Regions, Rights,
@@ -166,8 +167,9 @@ impl World {
         pd: Pd,
     ) -> Result<Portal, NicError> {
         let ring = ring(u32::from(slots));
-        let init = PortalInit { ring: ring.clone(), slots, pd, cq: cq.number, pid, incarnation };
-        let (number, first) = self.with_nic(cq.node, |nic, _| nic.create_portal(init))?;
+        let handed = self.hand(cq.node, ring.clone());
+        let init = PortalInit { ring: handed, slots, pd, cq: cq.number, pid, incarnation };
+        let PortalFacts { number, first } = self.ask(cq.node, remora_nic::Command::CreatePortal(init))?;
         let commands = CommandQueue::new(ring);
         Ok(Portal { node: cq.node, number, first, slots, cq, pid, incarnation, commands })
     }
@@ -177,8 +179,7 @@ impl World {
     /// # Errors
     /// Fails with `Unknown` if the portal does not exist.
     pub fn destroy_portal(&mut self, portal: &Portal) -> Result<(), NicError> {
-        let now = self.now();
-        self.with_nic(portal.node, |nic, _| nic.destroy_portal(now, portal.number))
+        self.ask(portal.node, remora_nic::Command::DestroyPortal { portal: portal.number })
     }
 
     /// Writes a command into a portal's ring and rings the portal.

@@ -3,8 +3,8 @@
 
 use remora_nic::wqe::Bounds;
 use remora_nic::{
-    AddressVector, NicError, PostError, QueuePairInit, ReceiveRequest, Receives, SendQueue, Service, SrqInit,
-    Target, WorkRequest, XrcSrq,
+    AddressVector, Command, NicError, PostError, QueuePairInit, ReceiveRequest, Receives, SendQueue, Service,
+    SrqInit, Target, WorkRequest, XrcSrq,
 };
 
 use crate::program::{CompletionQueue, Endpoint, QueuePair, Settings, SharedQueue, receive_queue, ring};
@@ -30,20 +30,20 @@ impl World {
         let receives = match srq {
             Some(srq) => Receives::Shared(srq.number),
             None if service == Service::XrcInitiator => Receives::None,
-            None => Receives::Own { ring: own.ring().clone(), max_sge: own.max_sge() },
+            None => Receives::Own { ring: self.hand(node, own.ring().clone()), max_sge: own.max_sge() },
         };
         let receive = matches!(receives, Receives::Own { .. }).then_some(own);
         let init = QueuePairInit {
             service,
             pd: self.nodes[node].pd,
-            send_ring: send.ring().clone(),
+            send_ring: self.hand(node, send.ring().clone()),
             receives,
             send_cq: send_cq.number,
             receive_cq: receive_cq.number,
             signal_all: settings.signal_all,
             fetching: settings.fetching,
         };
-        let number = self.with_nic(node, |nic, _| nic.create_qp(init))?;
+        let number = self.ask(node, Command::CreateQp(init))?;
         let ends = &mut self.nodes[node].program.queue_pairs;
         ends.push(Endpoint { send, receive });
         Ok(QueuePair { node, index: ends.len() - 1, number, service })
@@ -61,8 +61,9 @@ impl World {
         xrc: Option<XrcSrq>,
     ) -> Result<SharedQueue, NicError> {
         let queue = receive_queue(max_wr, max_sge);
-        let init = SrqInit { pd: self.nodes[node].pd, ring: queue.ring().clone(), max_sge, xrc };
-        let number = self.with_nic(node, |nic, _| nic.create_srq(init))?;
+        let ring = self.hand(node, queue.ring().clone());
+        let init = SrqInit { pd: self.nodes[node].pd, ring, max_sge, xrc };
+        let number = self.ask(node, Command::CreateSrq(init))?;
         let queues = &mut self.nodes[node].program.shared_queues;
         queues.push(queue);
         Ok(SharedQueue { node, index: queues.len() - 1, number })
@@ -83,7 +84,8 @@ impl World {
     pub fn resize_srq(&mut self, srq: SharedQueue, max_wr: u32) -> Result<(), NicError> {
         let max_sge = self.nodes[srq.node].program.shared_queues[srq.index].max_sge();
         let ring = receive_queue(max_wr, max_sge).ring().clone();
-        self.with_nic(srq.node, |nic, _| nic.resize_srq(srq.number, ring.clone()))?;
+        let handed = self.hand(srq.node, ring.clone());
+        self.ask::<()>(srq.node, Command::ResizeSrq { srq: srq.number, ring: handed })?;
         self.nodes[srq.node].program.shared_queues[srq.index].moved(ring);
         Ok(())
     }
@@ -93,7 +95,7 @@ impl World {
     /// # Errors
     /// Fails if the NIC rejects the queue pair.
     pub fn create_xrc_target(&mut self, node: usize, domain: u32) -> Result<QueuePair, NicError> {
-        let number = self.with_nic(node, |nic, _| nic.create_xrc_target(domain))?;
+        let number = self.ask(node, Command::CreateXrcTarget { domain })?;
         let ends = &mut self.nodes[node].program.queue_pairs;
         let send = SendQueue::new(ring(1), Bounds { max_sge: 0, max_inline: 0 }).closed();
         ends.push(Endpoint { send, receive: None });
@@ -122,7 +124,7 @@ impl World {
     pub fn create_address_handle(&mut self, sender: usize, receiver: usize) -> Result<u32, NicError> {
         let address = AddressVector::new(self.peer(receiver), self.route(sender, receiver));
         let pd = self.pd(sender);
-        self.with_nic(sender, |nic, _| nic.create_address_handle(pd, &address))
+        self.ask::<u32>(sender, Command::CreateAddressHandle { pd, address })
     }
 
     /// Takes a queue pair that needs no peer from RESET to RTS.

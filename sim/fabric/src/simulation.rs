@@ -17,7 +17,7 @@ mod uplink;
 use std::sync::Arc;
 
 use remora_memory::{Access, Biased, Bytes, Range, Table};
-use remora_nic::{CompletionKind, CompletionPoller, Nic, Status};
+use remora_nic::{Command, CompletionKind, CompletionPoller, CqFlags, Nic, Status};
 use remora_transport::{Counters, Instant};
 use remora_wire::frame::{Class, Egress as _, Endpoint, Ingress, Start};
 
@@ -376,7 +376,10 @@ fn new_host(host: u32, zeros: &Bytes, config: &SimulationConfig) -> Host {
     let engine = Biased::new(&table, Nic::new(nic));
     let entries = ring(COMPLETIONS);
     let mut guard = engine.enter();
-    let cq = guard.parts().0.create_cq(entries.clone()).expect("the first completion queue");
+    let (nic, mem) = guard.parts();
+    let ring = nic.hand(entries.clone());
+    let command = Command::CreateCq { ring, flags: CqFlags::default() };
+    let cq = nic.ask(Instant(0), mem, command).expect("the first completion queue");
     drop(guard);
     Host { engine, pd, key, cq, poller: CompletionPoller::new(entries), wake_at: Picos::NEVER }
 }

@@ -5,8 +5,8 @@ use remora_nic::chain::LoopbackInit;
 use remora_nic::prism::{self, FreeListFacts, FreeListInit};
 use remora_nic::wqe::SLOT;
 use remora_nic::{
-    AddressVector, CompletionPoller, Modify, ModifyFault, NicError, PostError, ReceiveRequest, Ring, Service,
-    Target, WorkCompletion, WorkRequest, cqe::Cqe,
+    AddressVector, Command, CommandError, CommandFault, CompletionPoller, CqFlags, Modify, ModifyFault,
+    NicError, PostError, ReceiveRequest, Ring, Service, Target, WorkCompletion, WorkRequest, cqe::Cqe,
 };
 use remora_transport::state::State;
 
@@ -40,20 +40,19 @@ impl World {
 
     /// Creates a completion queue of `slots` entries.
     pub fn create_cq(&mut self, node: usize, slots: u32) -> CompletionQueue {
-        let ring = ring(slots);
-        let number = self.with_nic(node, |nic, _| nic.create_cq(ring.clone())).expect("space for a queue");
-        let queues = &mut self.nodes[node].program.completion_queues;
-        queues.push((number, CompletionPoller::new(ring)));
-        CompletionQueue { node, index: queues.len() - 1, number }
+        self.create_cq_with(node, slots, CqFlags::default())
     }
 
     /// Creates a completion queue of `slots` entries that may overrun: WAIT counts its completions, so it
     /// need not be polled.
     pub fn create_counted_cq(&mut self, node: usize, slots: u32) -> CompletionQueue {
+        self.create_cq_with(node, slots, CqFlags { ignores_overrun: true, ..CqFlags::default() })
+    }
+
+    fn create_cq_with(&mut self, node: usize, slots: u32, flags: CqFlags) -> CompletionQueue {
         let ring = ring(slots);
-        let number = self
-            .with_nic(node, |nic, _| nic.create_cq_ignoring_overrun(ring.clone()))
-            .expect("space for a queue");
+        let handed = self.hand(node, ring.clone());
+        let number = self.ask(node, Command::CreateCq { ring: handed, flags }).expect("space for a queue");
         let queues = &mut self.nodes[node].program.completion_queues;
         queues.push((number, CompletionPoller::new(ring)));
         CompletionQueue { node, index: queues.len() - 1, number }
@@ -74,14 +73,14 @@ impl World {
         let receive = settings.receive_queue();
         let init = LoopbackInit {
             pd: self.nodes[node].pd,
-            send_ring: send.ring().clone(),
-            receive_ring: receive.ring().clone(),
+            send_ring: self.hand(node, send.ring().clone()),
+            receive_ring: self.hand(node, receive.ring().clone()),
             receive_max_sge: receive.max_sge(),
             send_cq: send_cq.number,
             receive_cq: receive_cq.number,
             fetching: settings.fetching,
         };
-        let number = self.with_nic(node, |nic, _| nic.create_loopback(init))?;
+        let number = self.ask(node, Command::CreateLoopback(init))?;
         let ends = &mut self.nodes[node].program.queue_pairs;
         ends.push(Endpoint { send, receive: Some(receive) });
         Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::Rc })
@@ -103,7 +102,8 @@ impl World {
     /// Fails with [`NicError::TooSmall`] if the entries in it would not fit.
     pub fn resize_cq(&mut self, cq: CompletionQueue, slots: u32) -> Result<(), NicError> {
         let ring = ring(slots);
-        self.with_nic(cq.node, |nic, _| nic.resize_cq(cq.number, ring.clone()))?;
+        let handed = self.hand(cq.node, ring.clone());
+        self.ask::<()>(cq.node, Command::ResizeCq { cq: cq.number, ring: handed })?;
         self.nodes[cq.node].program.completion_queues[cq.index].1.moved(ring);
         Ok(())
     }
@@ -144,7 +144,12 @@ impl World {
     /// # Errors
     /// Fails if the NIC rejects the modification.
     pub fn modify(&mut self, qp: QueuePair, change: &Modify) -> Result<(), ModifyFault> {
-        self.with_nic(qp.node, |nic, _| nic.modify_qp(qp.number, change))
+        let command = Command::ModifyQp { qp: qp.number, change: Box::new(*change) };
+        match self.execute(qp.node, command) {
+            Ok(_) => Ok(()),
+            Err(CommandError { fault: CommandFault::Modify(fault), .. }) => Err(fault),
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Connects two queue pairs to each other and takes them from RESET to RTS.
@@ -234,8 +239,9 @@ impl World {
         let pd = self.pd(region.node);
         let posts = receive_queue(count, 1);
         let base = region.remote(offset).addr;
-        let init = FreeListInit { pd, ring: posts.ring().clone(), base, size, count };
-        let number = self.with_nic(node, |nic, _| nic.create_free_list(init))?;
+        let ring = self.hand(node, posts.ring().clone());
+        let init = FreeListInit { pd, ring, base, size, count };
+        let number = self.ask(node, Command::CreateFreeList(init))?;
         Ok(FreeList { node, number, posts })
     }
 
@@ -252,17 +258,8 @@ impl World {
     /// # Panics
     /// Panics if the list does not exist.
     pub fn free_list_facts(&mut self, list: &FreeList) -> FreeListFacts {
-        self.with_nic(list.node, |nic, _| nic.free_list_facts(list.number)).expect("the free list exists")
-    }
-
-    /// Reports the buffers of a free list that are neither free nor resting: see
-    /// [`remora_nic::Nic::free_list_out`].
-    ///
-    /// # Panics
-    /// Panics if the list does not exist.
-    pub fn free_list_out(&mut self, list: &FreeList, first: u32, bits: &mut [u64]) {
-        let asked = self.with_nic(list.node, |nic, _| nic.free_list_out(list.number, first, bits));
-        asked.expect("the free list exists");
+        self.ask::<FreeListFacts>(list.node, Command::QueryFreeList { list: list.number })
+            .expect("the free list exists")
     }
 
     pub(crate) fn put(

@@ -13,8 +13,8 @@ mod tests;
 use std::sync::Arc;
 
 use remora_memory::{Biased, Mem, Pd, Table};
-use remora_nic::Nic;
 use remora_nic::rma::Regions;
+use remora_nic::{Command, CommandError, FromReply, Nic, NicError, Part, PartNumber, Reply};
 use remora_transport::Instant;
 use remora_wire::frame::{Address, Endpoint, Ingress, Peer, Route, Start};
 
@@ -262,6 +262,34 @@ impl World {
         node.blocked = false;
         node.plan(now);
         done
+    }
+
+    /// Hands memory or code to a node's NIC and returns its number, which the next command names.
+    pub fn hand(&mut self, node: usize, part: impl Into<Part>) -> PartNumber {
+        self.with_nic(node, |nic, _| nic.hand(part))
+    }
+
+    /// Executes a command on a node's NIC.
+    ///
+    /// # Errors
+    /// Fails if the NIC refuses the command.
+    pub fn execute(&mut self, node: usize, command: Command) -> Result<Reply, CommandError> {
+        let now = self.now();
+        self.with_nic(node, |nic, mem| nic.execute(now, mem, command))
+    }
+
+    /// Executes a command other than `ModifyQp` on a node's NIC and returns the value of its reply.
+    ///
+    /// # Errors
+    /// Fails if the NIC refuses the command.
+    ///
+    /// # Panics
+    /// Panics if the reply has a value of another type.
+    pub fn ask<T: FromReply>(&mut self, node: usize, command: Command) -> Result<T, NicError> {
+        match self.execute(node, command) {
+            Ok(reply) => Ok(T::from_reply(reply).expect("the reply of this command")),
+            Err(error) => Err(error.fault.nic().expect("the error of a resource")),
+        }
     }
 
     /// Returns the counters of a node's NIC.

@@ -3,6 +3,7 @@
 
 use allocation_counter::measure;
 use remora_fabric::{Config, Settings, World};
+use remora_nic::Command;
 
 const PAIRS: u64 = 256;
 
@@ -31,7 +32,7 @@ fn bytes(irn: Option<u32>, reads: u8) -> (i64, i64) {
     });
     let gone = measure(|| {
         for qp in pairs.drain(..).flatten() {
-            world.with_nic(qp.node, |nic, _| nic.destroy_qp(qp.number)).unwrap();
+            world.ask::<()>(qp.node, Command::DestroyQp(qp.number)).unwrap();
         }
     });
     let each = |bytes| bytes / (2 * PAIRS as i64);

@@ -7,8 +7,8 @@ use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, REMOTE, Region, Set
 use remora_fault::{Action, Rule, Rules};
 use remora_memory::{Access, Binding, Key, WindowType};
 use remora_nic::{
-    AddressVector, Destination, Flags, MULTICAST_QPN, Operation, Payload, ReceiveRequest, Remote, Service,
-    Sge, Status, Target, WorkRequest, XrcSrq,
+    AddressVector, Command, Destination, Flags, MULTICAST_QPN, Operation, Payload, ReceiveRequest, Remote,
+    Service, Sge, Status, Target, WorkRequest, XrcSrq,
 };
 use remora_wire::frame::{Endpoint, Route};
 
@@ -36,7 +36,7 @@ fn steady(service: Service, shared: bool, rules: Vec<Rule>) -> Steady {
     let sender = world.create_qp_of(service, cqs[0], cqs[0], None, &settings).unwrap();
     let mut srq = None;
     let receiver = if service == Service::XrcInitiator {
-        let domain = world.with_nic(1, |nic, _| nic.alloc_xrc_domain()).unwrap();
+        let domain = world.ask::<u32>(1, Command::AllocXrcDomain).unwrap();
         srq = Some(world.create_srq(1, 64, 2, Some(XrcSrq { domain, cq: cqs[1].number })).unwrap());
         world.create_xrc_target(1, domain).unwrap()
     } else {
@@ -137,11 +137,11 @@ fn datagrams_to_one_and_to_a_group_allocate_nothing() {
         steady.allocates_nothing("UD", &operations);
         let group = remora_wire::frame::Address::from(std::net::Ipv4Addr::new(239, 1, 1, 1));
         let number = steady.receiver.number;
-        steady.world.with_nic(1, |nic, _| nic.attach_multicast(number, group)).unwrap();
+        steady.world.ask::<()>(1, Command::AttachMulticast { qp: number, group }).unwrap();
         let route = Route::new(steady.world.route(0, 1).source, Endpoint { address: group, udp_port: 4791 });
         let pd = steady.world.pd(0);
         let way = AddressVector::new(steady.world.peer(1), route);
-        let handle = steady.world.with_nic(0, |nic, _| nic.create_address_handle(pd, &way)).unwrap();
+        let handle = steady.world.ask::<u32>(0, Command::CreateAddressHandle { pd, address: way }).unwrap();
         let destination =
             Destination { qp: remora_wire::Qpn::new(MULTICAST_QPN), qkey: Settings::default().qkey };
         steady.target = Target::Datagram { handle, to: destination };

@@ -5,11 +5,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Pd, Range, Table as Regions};
-use remora_nic::kernel::{Get, Kernel, KernelInit};
+use remora_memory::{Access, Bytes, Config as TableConfig, Pd, Range, Table as Regions};
+use remora_nic::kernel::{Get, KernelInit};
 use remora_nic::{
-    AddressVector, CompletionPoller, Config, Modify, Nic, Payload, PostError, QueuePairInit, ReceiveQueue,
-    ReceiveRequest, Ring, SendQueue, WorkCompletion, WorkRequest, wqe,
+    AddressVector, Bare, Command, CompletionPoller, Config, CqFlags, Modify, Part, Payload, PostError,
+    QueuePairInit, ReceiveQueue, ReceiveRequest, Ring, SendQueue, WorkCompletion, WorkRequest, wqe,
 };
 use remora_store::Random;
 use remora_store::kv::farm::{self, Farm, FarmTable};
@@ -66,7 +66,7 @@ impl Egress for Link {
 struct Side {
     regions: Arc<Regions>,
     pd: Pd,
-    engine: Biased<Nic>,
+    engine: Bare,
     out: Link,
     send: SendQueue,
     receive: ReceiveQueue,
@@ -78,26 +78,27 @@ impl Side {
     fn new(needs: QueueNeeds, seed: u64, loss: u64) -> Side {
         let regions = Regions::new(TableConfig { key_seed: seed, ..TableConfig::default() }).unwrap();
         let regions = Arc::new(regions);
-        let mut nic = Nic::new(Config { checks_icrc: false, max_qps: 4, ..Config::default() });
+        let engine = Bare::new(&regions, Config { checks_icrc: false, max_qps: 4, ..Config::default() });
         let pd = regions.alloc_pd().unwrap();
         let ring = |slots| Ring::heap(slots).unwrap();
         // A request with two scatter/gather elements takes two slots.
         let (send, receive, cq_ring) =
             (ring(needs.send * needs.sges), ring(needs.receive), ring(needs.completions));
-        let cq = nic.create_cq(cq_ring.clone()).unwrap();
+        let cq = engine
+            .ask(Command::CreateCq { ring: engine.hand(cq_ring.clone()), flags: CqFlags::default() })
+            .unwrap();
         let init = QueuePairInit {
             service: remora_nic::Service::Rc,
             pd,
-            send_ring: send.clone(),
-            receives: remora_nic::Receives::Own { ring: receive.clone(), max_sge: 1 },
+            send_ring: engine.hand(send.clone()),
+            receives: remora_nic::Receives::Own { ring: engine.hand(receive.clone()), max_sge: 1 },
             send_cq: cq,
             receive_cq: cq,
             signal_all: false,
             fetching: remora_nic::Fetching::Posted,
         };
-        let qp = nic.create_qp(init).unwrap();
+        let qp = engine.ask(Command::CreateQp(init)).unwrap();
         let out = Link { frames: VecDeque::new(), random: Random::new(seed), loss, lost: 0 };
-        let engine = Biased::new(&regions, nic);
         let poller = CompletionPoller::new(cq_ring);
         let send = SendQueue::new(send, wqe::Bounds { max_sge: 2, max_inline: 64 });
         let receive = ReceiveQueue::new(receive, 1);
@@ -111,9 +112,10 @@ impl Side {
     }
 
     fn modify(&self, changes: &[Modify]) {
-        let mut guard = self.engine.enter();
-        let (nic, _) = guard.parts();
-        changes.iter().for_each(|change| nic.modify_qp(self.qp, change).unwrap());
+        for change in changes {
+            let command = Command::ModifyQp { qp: self.qp, change: Box::new(*change) };
+            self.engine.ask::<()>(command).unwrap();
+        }
     }
 
     fn initialise(&self) {
@@ -331,18 +333,16 @@ fn with_a_kernel(side: &Side) -> StromTable {
     let config = strom::Config::for_keys(RECORDS as u32, 5);
     let index = side.register(config.index_len(), Access::LOCAL_WRITE);
     let extents = side.register(1 << 20, Access::LOCAL_WRITE);
-    let mut guard = side.engine.enter();
-    let (nic, _) = guard.parts();
-    nic.deploy_kernel(KernelInit {
+    let init = KernelInit {
         pd: side.pd,
         opcode: Some(OPCODE),
-        kernels: vec![Box::new(Get::default()) as Box<dyn Kernel>],
+        code: side.engine.hand(Part::Kernels(vec![Box::new(Get::default())])),
         grants: vec![index.key, extents.key],
         answers: 16,
         longest: 1 << 14,
         limit: 64,
-    })
-    .unwrap();
+    };
+    side.engine.ask::<u32>(Command::DeployKernel(init)).unwrap();
     StromTable::new(config, index, extents)
 }
 

@@ -2,7 +2,7 @@
 
 use mio::{Poll, Token, Waker};
 use remora_memory::{Biased, ForkMark, Table};
-use remora_nic::Nic;
+use remora_nic::{Command, Nic};
 use remora_port::capture::Capture;
 use remora_port::fault::{Fault, Rules};
 use remora_port::linked::{LinkedPort, Wanted};
@@ -395,7 +395,10 @@ impl Adapter {
     /// nothing in a forked child.
     pub fn fail(&self) {
         if self.is_ours() && !self.lost.swap(true, Ordering::AcqRel) {
-            self.engines.iter().for_each(|engine| engine.control(|control| control.nic.fail()));
+            for engine in self.engines.iter() {
+                let failed = engine.ask::<()>(Command::Fail);
+                debug_assert!(failed.is_ok(), "a NIC can always fail");
+            }
             // The flag is set last, so that a thread that sees it also finds everything flushed.
             self.threads.failed.store(true, Ordering::Release);
         }
@@ -668,7 +671,7 @@ mod tests {
             let mut config = Config::new(PortConfig::shm());
             config.nic.irn = irn::Settings { timers: asked, few: 5, ..irn::Settings::default() };
             let adapter = Adapter::open(&config).unwrap();
-            let settings = adapter.engines()[0].control(|control| *control.nic.irn());
+            let settings = adapter.engines()[0].with_core(|core| *core.nic.irn());
             assert_eq!(settings, irn::Settings { timers: got, ..config.nic.irn });
         }
     }

@@ -24,19 +24,18 @@ mod pending;
 mod request;
 mod shared;
 mod source;
+mod uplink;
 
 use remora_nic::Service;
 use remora_port::Peer;
-use remora_port::shm::{Admit, Link};
+use remora_port::shm::Admit;
 use remora_wire::{Psn, Qpn};
 use rustix::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::attach::{AttachError, PortKind};
-use crate::engine::{Control, Engine};
+use crate::attach::PortKind;
 pub use error::ConnectError;
 use error::Stage;
 use exchange::{read, write};
@@ -47,17 +46,22 @@ pub use message::{Hello, IRN, LASTING, LinkOffer, Message, PRISM, SOURCE_PORT, S
 pub use pending::{PENDING, PENDING_OF_SOURCE};
 pub use request::{Answered, Request};
 pub use shared::REQUESTS;
+pub use uplink::{Uplink, loop_back_multicast};
+use uplink::{add_link, add_loopback};
 
 /// Version of the set-up messages.
 pub const VERSION: u16 = 1;
 /// Maximum length of private data in bytes.
 pub const MAX_PRIVATE: usize = 256;
 
+/// Longest time that the route to an endpoint is waited for without a connection set-up.
+pub const ROUTE_PATIENCE: Duration = NEIGHBOUR_TIMEOUT;
+
 /// The queue pair of one side and its attributes, as passed by its program.
 #[derive(Clone, Debug)]
 pub struct Side<'a> {
-    /// The engine of the queue pair.
-    pub engine: &'a Arc<Engine>,
+    /// The port of the queue pair's NIC.
+    pub uplink: &'a dyn Uplink,
     /// Service of the queue pair: RC, UC, UD or XRC.
     pub service: Service,
     /// Q_Key of a datagram queue pair; 0 for other services.
@@ -89,7 +93,7 @@ impl Side<'_> {
         if self.private_data.len() > MAX_PRIVATE {
             return Err(ConnectError::PrivateTooLong(self.private_data.len()));
         }
-        let facts = self.engine.facts();
+        let facts = self.uplink.facts();
         Ok(Hello {
             kind: facts.kind,
             link,
@@ -101,13 +105,13 @@ impl Side<'_> {
             initiator_depth: self.initiator_depth,
             responder_resources: self.responder_resources,
             endpoint: facts.endpoint,
-            engine: self.engine.id(),
+            engine: self.uplink.id(),
             extensions: if self.irn { IRN } else { 0 }
                 | if self.prism { PRISM } else { 0 }
                 | if self.strom { STROM } else { 0 }
                 | if self.lasting { LASTING } else { 0 }
                 | if facts.source == facts.endpoint { SOURCE_PORT } else { 0 },
-            irn_reach: if self.irn { self.engine.control(|control| control.nic.irn().reach()) } else { 0 },
+            irn_reach: if self.irn { self.uplink.irn_reach() } else { 0 },
             private_data: self.private_data.to_vec(),
         })
     }
@@ -242,10 +246,10 @@ fn attempt(
         _ => return Err(ConnectError::BadMessage),
     };
     let agreed =
-        take_peer(side.engine, &local, remote, deadline).and_then(|agreement| match bring_up(&agreement) {
+        take_peer(side.uplink, &local, remote, deadline).and_then(|agreement| match bring_up(&agreement) {
             Ok(()) => Ok(agreement),
             Err(error) => {
-                release(side.engine, agreement.peer);
+                side.uplink.release_peer(agreement.peer);
                 Err(error)
             }
         });
@@ -285,123 +289,32 @@ fn meet(local: &Hello, remote: &Hello) -> Result<(), ConnectError> {
     Err(ConnectError::OtherService { ours: local.service, theirs: remote.service })
 }
 
-/// Makes the NIC with this endpoint, or all members of this multicast group, reachable by an engine's port,
-/// without asking the NIC. Works on ports with network addresses, not over shared memory. The caller counts
-/// as a user of the peer until [`release`].
-///
-/// # Errors
-/// `Attach`.
-pub fn reach(engine: &Arc<Engine>, endpoint: remora_port::Endpoint) -> Result<Peer, ConnectError> {
-    reach_from(engine, 0, endpoint)
-}
-
-/// Makes a peer reachable like [`reach`], from the address with this number
-/// ([`Attach::add_address`](crate::Attach::add_address)).
-///
-/// # Errors
-/// The errors of [`reach`]; also if there is no such address.
-pub fn reach_from(
-    engine: &Arc<Engine>,
-    address: u8,
-    endpoint: remora_port::Endpoint,
-) -> Result<Peer, ConnectError> {
-    if !endpoint.address.is_multicast() {
-        wait_for_route(engine, endpoint, NEIGHBOUR_TIMEOUT)?;
-    }
-    engine.control(|control| control.use_endpoint(address, endpoint)).map_err(ConnectError::Attach)
-}
-
 /// Makes the server's port a peer of the client's port.
 fn take_peer(
-    engine: &Arc<Engine>,
+    uplink: &dyn Uplink,
     local: &Hello,
     remote: Hello,
     deadline: Deadline,
 ) -> Result<Agreement, ConnectError> {
     meet(local, &remote)?;
     let peer = match (&remote.link, local.kind) {
-        (LinkOffer::None, PortKind::Udp | PortKind::Xdp) => add_endpoint(engine, &remote, deadline)?,
+        (LinkOffer::None, PortKind::Udp | PortKind::Xdp) => add_endpoint(uplink, &remote, deadline)?,
         (LinkOffer::Existing, PortKind::Shm) => {
-            engine.control(|control| control.peers.reuse(remote.engine)).ok_or(ConnectError::StaleLink)?
+            uplink.reuse_link(remote.engine).ok_or(ConnectError::StaleLink)?
         }
         (LinkOffer::New(name), PortKind::Shm) => {
             let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
             let link = remora_port::shm::connect(name, Admit::SameUser, left).map_err(ConnectError::Link)?;
-            add_link(engine, &remote, link)?
+            add_link(uplink, &remote, link)?
         }
         _ => return Err(ConnectError::BadMessage),
     };
     Ok(Agreement::new(peer, local, remote))
 }
 
-/// Waits until the port knows the route to a peer, if that must be resolved on the network. Waits outside
-/// the engine's lock, because the engine has other peers to serve.
-fn wait_for_route(
-    engine: &Arc<Engine>,
-    endpoint: remora_port::Endpoint,
-    patience: Duration,
-) -> Result<(), ConnectError> {
-    let Some(resolver) = engine.control(|control| control.port.resolver()) else { return Ok(()) };
-    let way = resolver.wait(endpoint, patience);
-    way.map_err(|error| ConnectError::Attach(AttachError::Port(error.to_string())))
-}
-
-fn add_endpoint(engine: &Arc<Engine>, remote: &Hello, deadline: Deadline) -> Result<Peer, ConnectError> {
-    wait_for_route(
-        engine,
-        remote.endpoint,
-        deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?.min(NEIGHBOUR_TIMEOUT),
-    )?;
-    engine.control(|control| control.use_endpoint(0, remote.endpoint)).map_err(ConnectError::Attach)
-}
-
-fn add_link(engine: &Arc<Engine>, remote: &Hello, link: Link) -> Result<Peer, ConnectError> {
-    engine
-        .control(|control: &mut Control<'_>| {
-            if control.peers.count() >= control.port.max_peers()
-                && let Some(unused) = control.peers.evict()
-            {
-                control.port.remove(unused);
-            }
-            let peer = control.port.add_link(link, remote.endpoint)?;
-            control.peers.add(remote.engine, peer);
-            Ok(peer)
-        })
-        .map_err(ConnectError::Attach)
-}
-
-/// Adds a link from an engine to itself, to connect two of its queue pairs.
-fn add_loopback(engine: &Arc<Engine>) -> Result<Peer, ConnectError> {
-    if let Some(peer) = engine.control(|control| control.peers.reuse(engine.id())) {
-        return Ok(peer);
-    }
-    let link = Link::loopback(remora_port::shm::DEFAULT_GEOMETRY)
-        .map_err(|errno| ConnectError::Link(errno.into()))?;
-    engine
-        .control(|control| {
-            let peer = control.port.add_link(link, engine.facts().endpoint)?;
-            control.peers.add(engine.id(), peer);
-            Ok(peer)
-        })
-        .map_err(ConnectError::Attach)
-}
-
-/// Makes an engine receive its own frames to a multicast group, of which one of its queue pairs will be a
-/// member.
-///
-/// # Errors
-/// `Link`, `Attach`.
-pub fn loop_back_multicast(engine: &Arc<Engine>) -> Result<(), ConnectError> {
-    if engine.control(|control| control.port.loops_back_multicast() || control.peers.knows(engine.id())) {
-        return Ok(());
-    }
-    // The link stays as long as the engine.
-    add_loopback(engine).map(|_| ())
-}
-
-/// Releases one use of a peer, because a set-up has failed or the user of the peer has ended.
-pub fn release(engine: &Arc<Engine>, peer: Peer) {
-    engine.control(|control| control.release_peer(peer));
+fn add_endpoint(uplink: &dyn Uplink, remote: &Hello, deadline: Deadline) -> Result<Peer, ConnectError> {
+    let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
+    uplink.reach(0, remote.endpoint, left.min(NEIGHBOUR_TIMEOUT))
 }
 
 /// Connects two queue pairs of this process without TCP. Each call of `bring_up` takes one queue pair to
@@ -421,8 +334,8 @@ pub fn connect_pair(
     meet(&from_first, &from_second)?;
     let peers = match from_first.kind {
         PortKind::Udp | PortKind::Xdp => (
-            add_endpoint(first.engine, &from_second, deadline)?,
-            add_endpoint(second.engine, &from_first, deadline)?,
+            add_endpoint(first.uplink, &from_second, deadline)?,
+            add_endpoint(second.uplink, &from_first, deadline)?,
         ),
         PortKind::Shm => link_pair(first, &from_first, second, &from_second, deadline)?,
     };
@@ -431,8 +344,8 @@ pub fn connect_pair(
         Agreement::new(peers.1, &from_second, from_first.clone()),
     );
     if let Err(error) = bring_up(0, &agreements.0).and_then(|()| bring_up(1, &agreements.1)) {
-        release(first.engine, peers.0);
-        release(second.engine, peers.1);
+        first.uplink.release_peer(peers.0);
+        second.uplink.release_peer(peers.1);
         return Err(error);
     }
     Ok(agreements)
@@ -446,14 +359,14 @@ fn link_pair(
     deadline: Deadline,
 ) -> Result<(Peer, Peer), ConnectError> {
     if from_first.engine == from_second.engine {
-        return Ok((add_loopback(first.engine)?, add_loopback(second.engine)?));
+        return Ok((add_loopback(first.uplink)?, add_loopback(second.uplink)?));
     }
-    let known = first.engine.control(|control| control.peers.reuse(from_second.engine));
+    let known = first.uplink.reuse_link(from_second.engine);
     if let Some(known) = known {
-        if let Some(back) = second.engine.control(|control| control.peers.reuse(from_first.engine)) {
+        if let Some(back) = second.uplink.reuse_link(from_first.engine) {
             return Ok((known, back));
         }
-        release(first.engine, known);
+        first.uplink.release_peer(known);
     }
     let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
     let listener = remora_port::shm::Listener::new(remora_port::shm::DEFAULT_GEOMETRY, Admit::SameUser)
@@ -467,11 +380,11 @@ fn link_pair(
             .and_then(|link| link.map_err(ConnectError::Link));
         (given, taken)
     });
-    let to_second = add_link(first.engine, from_second, given?)?;
-    match taken.and_then(|link| add_link(second.engine, from_first, link)) {
+    let to_second = add_link(first.uplink, from_second, given?)?;
+    match taken.and_then(|link| add_link(second.uplink, from_first, link)) {
         Ok(to_first) => Ok((to_second, to_first)),
         Err(error) => {
-            release(first.engine, to_second);
+            first.uplink.release_peer(to_second);
             Err(error)
         }
     }

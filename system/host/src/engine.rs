@@ -2,7 +2,7 @@
 
 use mio::Waker;
 use remora_memory::{Biased, Bytes, Mem, Reentered, Table};
-use remora_nic::{FIRST_TENANT, Nic};
+use remora_nic::{AddressVector, Command, CommandError, FIRST_TENANT, FromReply, Nic};
 use remora_port::capture::Capture;
 use remora_port::fault::Fault;
 use remora_port::linked::LinkedPort;
@@ -27,8 +27,10 @@ use crate::watch::{Begun, Watch};
 
 mod beside;
 mod inside;
+mod services;
 
 pub use inside::Inside;
+pub use services::{AttachRefusal, ModifyRefusal};
 
 /// The kind of threads that drive the engines of an adapter.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -76,15 +78,15 @@ macro_rules! each {
 pub(crate) use each;
 
 /// Access to an engine's NIC, port and memory, to create and change resources.
-pub struct Control<'a> {
+pub(crate) struct Control<'a> {
     /// The NIC that the engine drives.
-    pub nic: &'a mut Nic,
+    pub(crate) nic: &'a mut Nic,
     /// The port of the engine.
-    pub port: &'a mut dyn Attach,
+    pub(crate) port: &'a mut dyn Attach,
     /// The peers of the port.
-    pub peers: &'a mut Peers,
+    pub(crate) peers: &'a mut Peers,
     /// The right to touch registered memory during this access.
-    pub mem: Mem<'a>,
+    pub(crate) mem: Mem<'a>,
     hooks: &'a mut Vec<Option<CqHook>>,
     event_hook: &'a mut Option<EventHook>,
     bells: &'a mut Bells,
@@ -94,8 +96,16 @@ pub struct Control<'a> {
 }
 
 impl Control<'_> {
+    /// Executes a command and returns the value that its reply carries.
+    ///
+    /// # Errors
+    /// The refusal of the NIC, which has changed nothing then.
+    pub(crate) fn ask<T: FromReply>(&mut self, command: Command) -> Result<T, CommandError> {
+        self.nic.ask(self.clock.now(), self.mem, command)
+    }
+
     /// Sets the channel that is notified when the completion queue numbered `cq` needs attention.
-    pub fn hook(&mut self, cq: u32, hook: Option<CqHook>) {
+    pub(crate) fn hook(&mut self, cq: u32, hook: Option<CqHook>) {
         let place = cq as usize;
         if self.hooks.len() <= place {
             self.hooks.resize_with(place + 1, || None);
@@ -105,17 +115,17 @@ impl Control<'_> {
 
     /// Makes `hook` receive the asynchronous events of this engine, inside the engine's lock. The hook must
     /// not call the engine.
-    pub fn hook_events(&mut self, hook: EventHook) {
+    pub(crate) fn hook_events(&mut self, hook: EventHook) {
         *self.event_hook = Some(hook);
     }
 
     /// Assigns a doorbell to a queue pair and returns its index. There is a doorbell for every queue pair.
-    pub fn hang_bell(&mut self, qp: Qpn) -> u32 {
+    pub(crate) fn hang_bell(&mut self, qp: Qpn) -> u32 {
         self.bells.hang(Rung::QueuePair(qp))
     }
 
     /// Frees the doorbell of a queue pair that was destroyed.
-    pub fn take_bell(&mut self, bell: u32) {
+    pub(crate) fn take_bell(&mut self, bell: u32) {
         self.bells.take(bell);
     }
 
@@ -125,30 +135,31 @@ impl Control<'_> {
     ///
     /// # Errors
     /// The error of the system if it cannot watch `wake`.
-    pub fn share_bells(&mut self, doorbells: Doorbells<Bytes>, wake: OwnedFd) -> io::Result<u32> {
+    pub(crate) fn share_bells(&mut self, doorbells: Doorbells<Bytes>, wake: OwnedFd) -> io::Result<u32> {
         self.sets.add(self.watch.registry(), doorbells, wake)
     }
 
     /// Removes a shared set, after its process and that process's queue pairs have ended.
-    pub fn unshare_bells(&mut self, set: u32) {
+    pub(crate) fn unshare_bells(&mut self, set: u32) {
         self.sets.remove(self.watch.registry(), set);
     }
 
     /// Assigns a doorbell of a shared set to a queue pair; `None` if there is no such set.
-    pub fn hang_shared_bell(&mut self, set: u32, qp: Qpn) -> Option<u32> {
+    pub(crate) fn hang_shared_bell(&mut self, set: u32, qp: Qpn) -> Option<u32> {
         let bell = self.sets.bells(set).map(|bells| bells.hang(Rung::QueuePair(qp)))?;
         // A process with a set of doorbells is also a tenant of its own in the scheduling of the engine.
-        self.nic.set_tenant(qp, set + FIRST_TENANT).ok().map(|()| bell)
+        let tenant = set + FIRST_TENANT;
+        self.ask(Command::SetTenant { qp, tenant }).ok().map(|()| bell)
     }
 
     /// Assigns a doorbell of a shared set to a command portal; `None` if there is no such set. For
     /// scheduling, 1RMA of all sets counts as one tenant.
-    pub fn hang_portal_bell(&mut self, set: u32, portal: u32) -> Option<u32> {
+    pub(crate) fn hang_portal_bell(&mut self, set: u32, portal: u32) -> Option<u32> {
         self.sets.bells(set).map(|bells| bells.hang(Rung::Portal(portal)))
     }
 
     /// Frees a doorbell of a shared set, whose queue pair or portal was destroyed.
-    pub fn take_shared_bell(&mut self, set: u32, bell: u32) {
+    pub(crate) fn take_shared_bell(&mut self, set: u32, bell: u32) {
         if let Some(bells) = self.sets.bells(set) {
             bells.take(bell);
         }
@@ -159,7 +170,7 @@ impl Control<'_> {
     ///
     /// # Errors
     /// The errors of [`Attach::add_endpoint_at`] and [`Attach::add_group_at`].
-    pub fn use_endpoint(&mut self, address: u8, endpoint: Endpoint) -> Result<Peer, AttachError> {
+    pub(crate) fn use_endpoint(&mut self, address: u8, endpoint: Endpoint) -> Result<Peer, AttachError> {
         let peer = if endpoint.address.is_multicast() {
             self.port.add_group_at(address, endpoint)?
         } else {
@@ -170,13 +181,24 @@ impl Control<'_> {
     }
 
     /// Returns the number of the further address whose frames have this source; 0 if there is none.
-    pub fn address_of(&self, source: Endpoint) -> u8 {
+    pub(crate) fn address_of(&self, source: Endpoint) -> u8 {
         let further = (1..=u8::MAX).map_while(|number| Some((number, self.port.further_address(number)?.0)));
         further.into_iter().find(|(_, further)| *further == source).map_or(0, |(number, _)| number)
     }
 
+    /// Makes the destination of an address vector a peer, counts one more user of it, and enters the peer's
+    /// number in the vector.
+    ///
+    /// # Errors
+    /// The errors of [`use_endpoint`](Control::use_endpoint).
+    pub(crate) fn use_address(&mut self, address: &mut AddressVector) -> Result<Peer, AttachError> {
+        let source = self.address_of(address.route.source);
+        address.peer = self.use_endpoint(source, address.route.destination)?;
+        Ok(address.peer)
+    }
+
     /// Counts one user of `peer` less, and removes the peer from the port with its last user.
-    pub fn release_peer(&mut self, peer: Peer) {
+    pub(crate) fn release_peer(&mut self, peer: Peer) {
         if self.peers.release(peer) {
             self.port.remove(peer);
         }
@@ -298,7 +320,7 @@ impl Engine {
     }
 
     /// Returns whether the calling thread is inside the engine, as a signal handler that interrupted a call
-    /// is. Takes no lock. If true, [`control`](Engine::control) would panic, and the calls that return an
+    /// is. Takes no lock. If true, [`ask`](Engine::ask) would panic, and the calls that return an
     /// error would fail.
     pub fn has_caller(&self) -> bool {
         each!(self, cell => cell.has_caller())
@@ -343,7 +365,7 @@ impl Engine {
             Mode::Inline => each!(self, cell => {
                 self.enter(cell, |core, mem| core.post_commands(mem, number))
             }),
-            Mode::Dedicated => self.control(|control| control.nic.ring_portal(number)),
+            Mode::Dedicated => self.with_core(|core| core.nic.ring_portal(number)),
         }
     }
 
@@ -351,10 +373,10 @@ impl Engine {
     ///
     /// # Panics
     /// If the calling thread is inside the engine ([`has_caller`](Engine::has_caller)).
-    pub fn control<R>(&self, change: impl FnOnce(&mut Control<'_>) -> R) -> R {
+    pub(crate) fn with_core<R>(&self, change: impl FnOnce(&mut Control<'_>) -> R) -> R {
         let mut change = Some(change);
         let mut result = None;
-        self.change(&mut |control| result = change.take().map(|change| change(control)));
+        self.change(&mut |core| result = change.take().map(|change| change(core)));
         let Some(result) = result else { unreachable!("each change is made once") };
         if self.mode == Mode::Dedicated && self.asleep.load(Ordering::SeqCst) {
             // The next timer may be due earlier now.
@@ -376,7 +398,7 @@ impl Engine {
 
     /// Returns the time of the engine's clock.
     pub fn now(&self) -> Instant {
-        self.control(|control| control.clock.now())
+        self.with_core(|core| core.clock.now())
     }
 
     /// Returns the NIC's counters.
@@ -386,7 +408,7 @@ impl Engine {
 
     /// Returns facts about the engine's 1RMA; `None` if 1RMA is not enabled.
     pub fn rma_facts(&self) -> Option<remora_nic::rma::Facts> {
-        each!(self, cell => self.enter(cell, |core, _| core.nic.rma_facts()))
+        self.ask(Command::QueryRma).ok().flatten()
     }
 
     /// Returns the port's counters.

@@ -33,7 +33,7 @@ pub use attendant::{LONGEST, SPIN};
 pub use bytes::parse_bytes;
 pub use clock::Clock;
 pub use doorbells::{DoorbellMemory, Doorbells};
-pub use engine::{Control, DriverCounters, Engine, Inside, Mode, PortFacts};
+pub use engine::{AttachRefusal, DriverCounters, Engine, Inside, Mode, ModifyRefusal, PortFacts};
 pub use event_queue::EventQueue;
 pub use families::families;
 pub use log_limit::LogLimit;

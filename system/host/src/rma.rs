@@ -1,7 +1,6 @@
 //! 1RMA on an engine: the cipher, the clock and the random numbers for the NIC, which does no I/O itself.
 
 use remora_cipher::Aes;
-use remora_nic::NicError;
 use remora_nic::rma::{Cipher, Delays, Init, RegionKey, Regions};
 use remora_transport::rma::Settings;
 use remora_wire::rma::Nonce;
@@ -9,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::adapter::{OpenError, random};
-use crate::engine::{Control, Engine};
+use crate::engine::Engine;
 
 /// Returns a random key that cannot be predicted.
 ///
@@ -33,16 +32,6 @@ pub fn key_deriver() -> impl Cipher {
     Aes::new(2)
 }
 
-impl Control<'_> {
-    /// Removes a portal like [`remora_nic::Nic::destroy_portal`].
-    ///
-    /// # Errors
-    /// `Unknown`.
-    pub fn destroy_portal(&mut self, number: u32) -> Result<(), NicError> {
-        self.nic.destroy_portal(self.clock.now(), number)
-    }
-}
-
 impl Engine {
     /// Enables 1RMA on the engine, over these regions and with this cipher, until `user` is dropped.
     /// Returns false if 1RMA is enabled for another user that still exists.
@@ -62,12 +51,12 @@ impl Engine {
         let decoy = random_key()?;
         let first_nonce =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let enabled = self.control(move |control| {
-            if control.nic.rma_is_in_use() {
+        let enabled = self.with_core(move |core| {
+            if core.nic.rma_is_in_use() {
                 return false;
             }
-            let clock = control.clock.clone();
-            control.nic.enable_rma(Init {
+            let clock = core.clock.clone();
+            core.nic.enable_rma(Init {
                 settings,
                 user,
                 regions,
@@ -85,6 +74,6 @@ impl Engine {
 
     /// Returns the delays of the engine's commands; `None` if 1RMA is not enabled.
     pub fn rma_delays(&self) -> Option<Delays> {
-        self.control(|control| control.nic.rma_delays(control.clock.now()))
+        self.with_core(|core| core.nic.rma_delays(core.clock.now()))
     }
 }

@@ -57,6 +57,9 @@ pub(crate) struct Args {
     /// Kernels (programs that run on the NIC) per user; the NIC has space for 32 in total.
     #[arg(long, default_value_t = Limits::default().kernels, value_parser = natural::<usize>)]
     kernels: usize,
+    /// PRISM free lists per user; the NIC has space for 256 in total.
+    #[arg(long, default_value_t = Limits::default().free_lists, value_parser = natural::<usize>)]
+    free_lists: usize,
     /// 1RMA command portals per user.
     #[arg(long, default_value_t = Limits::default().rma_portals, value_parser = whole::<usize>(0..=256))]
     rma_portals: usize,
@@ -148,6 +151,7 @@ impl Args {
             channels: self.channels,
             pairs: self.pairs,
             kernels: self.kernels,
+            free_lists: self.free_lists,
             bytes: self.memory as u64,
             rma_portals: self.rma_portals,
             rma_slots: self.rma_slots,

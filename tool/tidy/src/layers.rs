@@ -158,12 +158,17 @@ pub const LAYERS: [Layer; 37] = [
     // Programs for the NIC's chains, and a NIC alone to run them on.
     pure("program", "chain", &["wire", "memory", "transport", "nic"], &["thiserror"]),
     // Crc-fast: the CRC64 that the consistency kernel checks.
-    pure("core", "nic", &["wire", "memory", "transport"], &["crc-fast", "pulp", "thiserror"]),
+    pure(
+        "core",
+        "nic",
+        &["wire", "memory", "transport"],
+        &["crc-fast", "pulp", "serde", "strum", "thiserror"],
+    ),
     pure("core", "cm", &["wire", "memory"], &["thiserror"]),
-    pure("core", "transport", &["wire"], &["thiserror"]),
+    pure("core", "transport", &["wire"], &["serde", "thiserror"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
-    Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
-    pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
+    Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix", "serde"]) },
+    pure("core", "wire", &[], &["zerocopy", "crc32fast", "serde"]),
 ];
 
 /// The folders that group crates, top to bottom, and what each is for.

@@ -1,7 +1,7 @@
 //! Constructors for the objects of a protection domain.
 
 use remora_memory::{Access, Bytes, Range, WindowType};
-use remora_nic::{GSI_QKEY, Nic, Service};
+use remora_nic::{Command, GSI_QKEY, Service};
 use remora_wire::frame::Endpoint;
 
 use crate::kernel::{Kernel, Shipped};
@@ -208,7 +208,7 @@ impl ProtectionDomain {
         receive_cq: &CompletionQueue,
         options: &QpOptions,
     ) -> Result<DatagramQueuePair, CreateError> {
-        DatagramQueuePair::new(self, send_cq, receive_cq, None, options, Nic::create_qp)
+        DatagramQueuePair::new(self, send_cq, receive_cq, None, options, Command::CreateQp)
     }
 
     /// Creates queue pair 1 of an engine, for the general services interface (GSI), to which the datagrams of
@@ -224,7 +224,7 @@ impl ProtectionDomain {
         options: &QpOptions,
     ) -> Result<DatagramQueuePair, CreateError> {
         let options = QpOptions { qkey: GSI_QKEY, ..options.clone() };
-        DatagramQueuePair::new(self, send_cq, receive_cq, None, &options, Nic::create_gsi_qp)
+        DatagramQueuePair::new(self, send_cq, receive_cq, None, &options, Command::CreateGsiQp)
     }
 
     /// Like [`create_datagram_qp`](ProtectionDomain::create_datagram_qp), with receive work requests from a
@@ -239,7 +239,7 @@ impl ProtectionDomain {
         receive_cq: &CompletionQueue,
         options: &QpOptions,
     ) -> Result<DatagramQueuePair, CreateError> {
-        DatagramQueuePair::new(self, send_cq, receive_cq, Some(srq), options, Nic::create_qp)
+        DatagramQueuePair::new(self, send_cq, receive_cq, Some(srq), options, Command::CreateQp)
     }
 
     /// Creates an address handle of engine `engine` for the NIC at `endpoint` (address, that is GID, and UDP

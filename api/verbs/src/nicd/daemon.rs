@@ -156,14 +156,16 @@ impl Daemon {
     #[cfg(test)]
     pub(super) fn party(&self, pair: u32) -> Option<u32> {
         let [engine, ..] = self.state.context.own_engines() else { return None };
-        engine.control(|control| control.nic.tenant(remora_wire::Qpn::new(pair)))
+        let facts: remora_nic::QueuePairFacts =
+            engine.ask(remora_nic::Command::QueryQp(remora_wire::Qpn::new(pair))).ok()?;
+        Some(facts.tenant)
     }
 
     /// The state of 1RMA on the daemon's engine.
     #[cfg(test)]
     pub(super) fn rma_facts(&self) -> Option<remora_nic::rma::Facts> {
         let [engine, ..] = self.state.context.own_engines() else { return None };
-        engine.control(|control| control.nic.rma_facts())
+        engine.rma_facts()
     }
 
     /// Returns whether a thread that drives the NIC has failed. The daemon is not usable after that.

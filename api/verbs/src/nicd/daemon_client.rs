@@ -4,9 +4,8 @@ use remora_host::connect::{Agreement, ConnectError, SetupConnection};
 use remora_host::packet::PacketSocket;
 use remora_host::{Doorbells, PortFacts};
 use remora_memory::{Bytes, ForkMark};
-use remora_nic::Ring;
 use remora_nic::rma::RegionKey;
-use remora_transport::state::State;
+use remora_nic::{Command, FromReply, PartNumber, Ring};
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -250,9 +249,19 @@ impl DaemonClient {
         }
     }
 
-    pub(crate) fn state(&self, number: u32) -> Result<State, CreateError> {
-        match self.ask(&Request::State(number), &[])?.0 {
-            Reply::State(state) => Ok(state),
+    /// Obtains memory for a queue of at least `slots` slots, which the next command names by this number.
+    pub(crate) fn hand(&self, slots: u32) -> Result<(Ring, PartNumber), CreateError> {
+        match self.ask(&Request::Hand(slots), &[])? {
+            (Reply::Number(number), memory) => Ok((ring(one(memory)?)?, PartNumber(number))),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
+    /// Executes a command on the daemon's NIC and returns the value that its reply carries.
+    pub(crate) fn execute<T: FromReply>(&self, command: Command) -> Result<T, CreateError> {
+        match self.ask(&Request::Execute(command), &[])?.0 {
+            Reply::Executed(reply) => T::from_reply(reply).ok_or_else(|| refused(NONSENSE)),
+            Reply::RefusedByNic(error) => Err(error.into()),
             _ => Err(refused(NONSENSE)),
         }
     }

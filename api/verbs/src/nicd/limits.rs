@@ -16,7 +16,9 @@ pub struct Limits {
     pub pairs: usize,
     /// StRoM kernels. The NIC has 32 for all users.
     pub kernels: usize,
-    /// Memory of regions, queues and kernels, in bytes.
+    /// Free lists of PRISM. The NIC has 256 for all users.
+    pub free_lists: usize,
+    /// Memory of regions, queues, kernels and free lists, in bytes.
     pub bytes: u64,
     /// Connections that are being set up.
     pub negotiations: usize,
@@ -39,6 +41,7 @@ impl Default for Limits {
             channels: 256,
             pairs: 1024,
             kernels: 8,
+            free_lists: 64,
             bytes: 4 << 30,
             negotiations: 64,
             rma_portals: 16,

@@ -5,9 +5,8 @@
 use remora_host::codec::{Bounded, Text, decode, encode};
 use remora_host::connect::{Agreement, Full, Hello, Message};
 use remora_host::{PortFacts, PortKind, sent_as};
-use remora_nic::Service;
 use remora_nic::rma::{RegionKey, Rights};
-use remora_transport::state::State;
+use remora_nic::{Command, CommandError, Service};
 use remora_wire::frame::{Address, Endpoint};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -17,7 +16,7 @@ use crate::QpOptions;
 pub(crate) use remora_host::codec::MAX_PACKET;
 
 /// Version of this format.
-pub(crate) const VERSION: u16 = 5;
+pub(crate) const VERSION: u16 = 6;
 /// Bytes of a name at most.
 pub(crate) const MAX_NAME: usize = 64;
 /// Parts of a code region, and regions of a kernel, at most.
@@ -32,8 +31,6 @@ sent_as! {
         |(magic, version)| (magic == MAGIC).then_some(u16::from_le_bytes(version));
     service: Service as u8, |service| *service as u8,
         |number| Service::ALL.into_iter().find(|service| *service as u8 == number);
-    state: State as u8, |state| *state as u8,
-        |number| State::ALL.into_iter().find(|state| *state as u8 == number);
     key: RegionKey as [u8; 16], |key| *key.bytes(), |bytes| RegionKey::new(bytes);
     rights: Rights as u8, |rights| rights.0,
         |bits| Some(Rights(bits)).filter(|rights| (Rights::READ | Rights::WRITE | Rights::REKEY).contains(*rights));
@@ -204,18 +201,16 @@ pub(crate) enum Request {
         name: String,
     },
     FreeDomain(u32),
+    /// Memory for a queue of at least so many slots. The reply is the number by which a command names it.
+    Hand(u32),
+    /// A command of the NIC, which names objects of this program only.
+    Execute(Command),
     Allocate(Allocate),
     Deregister(u32),
     CreateChannel,
     DestroyChannel(u32),
     CreateCq(CreateCq),
-    DestroyCq(u32),
-    Arm {
-        number: u32,
-        solicited: bool,
-    },
     CreateQp(CreateQp),
-    DestroyQp(u32),
     /// With a socket for the answer, as the next two.
     Connect {
         number: u32,
@@ -233,8 +228,6 @@ pub(crate) enum Request {
         hello: Box<Hello>,
     },
     Agreement(u32),
-    State(u32),
-    Fail(u32),
     /// The kept object with this index.
     Kept(u32),
     SetChannel {
@@ -244,12 +237,7 @@ pub(crate) enum Request {
     /// A queue pair that is connected to itself.
     CreateLoopback(CreateQp),
     CreateCode(CreateCode),
-    Enable {
-        number: u32,
-        count: u64,
-    },
     Deploy(Deploy),
-    RemoveKernel(u32),
     /// Requests the identity that this program has at servers of 1RMA.
     Identify,
     RegisterRma(RegisterRma),
@@ -263,7 +251,6 @@ pub(crate) enum Request {
     /// The key that it has now.
     RmaKey(u32),
     CreatePortal(CreatePortal),
-    DestroyPortal(u32),
     /// Finds the way to a server of 1RMA.
     Reach(#[serde(with = "endpoint")] Endpoint),
 }
@@ -328,7 +315,10 @@ pub(crate) enum Reply {
     /// With the memory of both queues, and the connection of the set-up if it is kept.
     Pair(Box<PairFacts>),
     Agreed(Box<Agreement>),
-    State(#[serde(with = "state")] State),
+    /// The reply to a command.
+    Executed(remora_nic::Reply),
+    /// The refusal of a command by the NIC.
+    RefusedByNic(CommandError),
     Domain(u32),
     /// A kernel that was kept.
     Kernel {

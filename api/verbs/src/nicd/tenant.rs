@@ -11,9 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod chains;
+mod commands;
+mod free_lists;
 mod kernels;
 mod rma;
 
+use self::free_lists::{FreeList, Handed};
 use self::kernels::Deployed;
 use self::rma::{Exposed, LentPortal};
 use super::limits::Limits;
@@ -25,8 +28,8 @@ use super::users::{Amounts, Claim, Resource, User};
 use crate::queue_pair::Own;
 use crate::rma::Servers;
 use crate::{
-    Access, CompletionChannel, CompletionQueue, Context, CqOptions, CreateError, Init, MemoryRegion, Modify,
-    Notify, ProtectionDomain, QpOptions, QueuePair, Ready, State,
+    Access, CompletionChannel, CompletionQueue, Context, CqOptions, CreateError, Init, MemoryRegion,
+    ProtectionDomain, QpOptions, QueuePair, Ready,
 };
 
 /// The first address of a tenant's memory, and the gap between two regions. The addresses are assigned by
@@ -85,14 +88,6 @@ impl Stage {
             Stage::Idle(pair) => pair.number(),
             Stage::Up(pair) => pair.number(),
             Stage::Away => 0,
-        }
-    }
-
-    fn state(&self) -> State {
-        match self {
-            Stage::Idle(pair) => pair.state(),
-            Stage::Away => State::Init,
-            Stage::Up(pair) => pair.state(),
         }
     }
 
@@ -157,7 +152,9 @@ pub(crate) struct Tenant {
     negotiations: Vec<Claim>,
     servers: Servers,
     // The fields from here on are ordered as objects must be dropped.
+    handed: Handed,
     portals: BTreeMap<u32, LentPortal>,
+    free_lists: BTreeMap<u64, FreeList>,
     exposed: BTreeMap<u32, Exposed>,
     pairs: BTreeMap<u32, Pair>,
     kernels: BTreeMap<u32, Deployed>,
@@ -171,7 +168,7 @@ impl Drop for Tenant {
     fn drop(&mut self) {
         self.clear();
         if let [engine, ..] = self.context.own_engines() {
-            engine.control(|control| control.unshare_bells(self.set));
+            engine.unshare_bells(self.set);
         }
     }
 }
@@ -208,7 +205,7 @@ impl Tenant {
         let watched = wake.try_clone().map_err(system)?;
         let bells = Doorbells::over(doorbells.clone(), places);
         let [engine, ..] = context.own_engines() else { return Err(CreateError::NotByDaemon) };
-        let set = engine.control(|control| control.share_bells(bells, watched)).map_err(system)?;
+        let set = engine.share_bells(bells, watched).map_err(system)?;
         Ok(Tenant {
             context: context.clone(),
             limits,
@@ -222,7 +219,9 @@ impl Tenant {
             next_number: 1,
             negotiations: Vec::new(),
             servers: Servers::default(),
+            handed: Handed::default(),
             portals: BTreeMap::new(),
+            free_lists: BTreeMap::new(),
             exposed: BTreeMap::new(),
             pairs: BTreeMap::new(),
             kernels: BTreeMap::new(),
@@ -235,6 +234,7 @@ impl Tenant {
 
     /// Drops all objects of the tenant, in an order in which none is in use.
     fn clear(&mut self) {
+        self.end_free_lists();
         self.portals.clear();
         self.exposed.clear();
         self.pairs.clear();
@@ -260,6 +260,8 @@ impl Tenant {
 
     /// Called when the program is gone. Drops the objects that are unfinished or useless to another program.
     pub(crate) fn farewell(&mut self) {
+        self.handed = Handed::default();
+        self.end_free_lists();
         self.portals.clear();
         self.exposed.clear();
         self.pairs.retain(|_, pair| matches!(pair.stage, Stage::Up(_)));
@@ -300,6 +302,7 @@ impl Tenant {
         let claims = regions.chain(queues).chain(pairs).chain(kernels);
         claims
             .chain(self.portals.values().map(LentPortal::claim))
+            .chain(self.free_lists.values().map(FreeList::claim))
             .map(|claim| claim.get(Resource::Byte))
             .sum()
     }
@@ -309,6 +312,8 @@ impl Tenant {
         let done = Ok((Reply::Done, Vec::new()));
         match request {
             Request::AllocDomain => self.alloc_domain(),
+            Request::Hand(slots) => self.hand(slots),
+            Request::Execute(command) => self.command(command),
             Request::FreeDomain(number) => self.free_domain(number).and(done),
             Request::Allocate(asked) => self.allocate(asked),
             Request::Deregister(key) => self.deregister(key).and(done),
@@ -318,12 +323,6 @@ impl Tenant {
                 done
             }
             Request::CreateCq(asked) => self.create_cq(&asked),
-            Request::DestroyCq(number) => self.destroy_cq(number).and(done),
-            Request::Arm { number, solicited } => {
-                let queue = self.queues.get(&number).ok_or_else(|| unknown("completion queue", number))?;
-                queue.cq.arm(if solicited { Notify::Solicited } else { Notify::Any }).map_err(words)?;
-                done
-            }
             Request::SetChannel { number, channel } => {
                 let queue = self.queues.get(&number).ok_or_else(|| unknown("completion queue", number))?;
                 let signal = self.channels.get(&channel);
@@ -332,34 +331,21 @@ impl Tenant {
                 done
             }
             Request::CreateQp(asked) => self.create_qp(asked),
-            Request::DestroyQp(number) => self.destroy_qp(number).and(done),
             Request::Agreement(number) => {
                 let agreement = self.pair(number)?.facts.agreement.clone();
                 let agreement = agreement.ok_or("this queue pair is not connected")?;
                 Ok((Reply::Agreed(Box::new(agreement)), Vec::new()))
             }
-            Request::State(number) => Ok((Reply::State(self.pair(number)?.stage.state()), Vec::new())),
-            Request::Fail(number) => {
-                let change = Modify { state: Some(State::Err), ..Modify::default() };
-                match &mut self.pairs.get_mut(&number).ok_or_else(|| unknown("queue pair", number))?.stage {
-                    Stage::Up(pair) => pair.modify(&change).map_err(words)?,
-                    _ => return Err("this queue pair is not connected".to_owned()),
-                }
-                done
-            }
             Request::Kept(place) => self.kept(place as usize),
             Request::CreateLoopback(asked) => self.create_loopback(asked),
             Request::CreateCode(asked) => self.create_code(&asked),
-            Request::Enable { number, count } => self.enable(number, count).and(done),
             Request::Deploy(asked) => self.deploy(&asked),
-            Request::RemoveKernel(number) => self.remove_kernel(number).and(done),
             Request::Identify => self.identify(),
             Request::RegisterRma(asked) => self.register_rma(&asked),
             Request::DeregisterRma(region) => self.deregister_rma(region).and(done),
             Request::RekeyRma { region, key } => self.rekey_rma(region, &key).and(done),
             Request::RmaKey(region) => self.rma_key(region),
             Request::CreatePortal(asked) => self.create_portal(asked),
-            Request::DestroyPortal(number) => self.destroy_portal(number).and(done),
             Request::Attach { .. } | Request::List { .. } | Request::End { .. } => {
                 Err("this is a first message, and the program is attached already".to_owned())
             }
@@ -406,7 +392,8 @@ impl Tenant {
     fn alloc_domain(&mut self) -> ReplyResult {
         let claim = self.claim(Resource::Domain, 0)?;
         let domain = self.context.alloc_pd().map_err(words)?;
-        let number = self.number();
+        // Commands name a domain by its number in the NIC.
+        let number = domain.pd().map_err(words)?.get();
         self.domains.insert(number, Domain { domain, _claim: claim });
         Ok((Reply::Number(number), Vec::new()))
     }
@@ -416,7 +403,7 @@ impl Tenant {
         loop {
             let number = self.next_number;
             self.next_number = self.next_number.wrapping_add(1).max(1);
-            if !self.domains.contains_key(&number) && !self.channels.contains_key(&number) {
+            if !self.channels.contains_key(&number) {
                 return number;
             }
         }

@@ -7,8 +7,12 @@ mod users;
 use remora_host::connect::{Agreement, Full, Hello, LinkOffer};
 use remora_host::packet::{PacketListener, PacketSocket};
 use remora_host::{PortFacts, PortKind};
+use remora_memory::Pd;
+use remora_nic::prism::{self, FreeListInit};
 use remora_nic::rma::{RegionKey, Rights};
-use remora_nic::{Fetching, Service};
+use remora_nic::{
+    Command, CommandError, Fetching, Flags, Modify, NicError, Notify, PartNumber, Payload, Service,
+};
 use remora_port::Peer;
 use remora_wire::frame::{Address, Endpoint};
 use remora_wire::{Psn, Qpn};
@@ -23,9 +27,18 @@ use super::message::{
 use super::{Daemon, Limits, Options, TenantFacts};
 use crate::kernel::Shipped;
 use crate::{
-    Access, CompletionQueue, Context, CreateError, Device, EMPTY, KernelOptions, MemoryRegion,
-    ProtectionDomain, QpOptions, QueuePair, State, Status, work,
+    Access, CompletionQueue, Context, CreateError, Device, EMPTY, FreeListOptions, KernelOptions,
+    MemoryRegion, ProtectionDomain, QpOptions, QueuePair, State, Status, work,
 };
+
+/// The reply to a command that was executed.
+const DONE: Reply = Reply::Executed(remora_nic::Reply::Done);
+
+/// The command that puts a queue pair into the error state.
+fn fail(pair: u32) -> Command {
+    let change = Modify { state: Some(State::Err), ..Modify::default() };
+    Command::ModifyQp { qp: Qpn::new(pair), change: Box::new(change) }
+}
 
 /// Time limit of a test: longer means that the daemon hangs.
 const LONG: Duration = Duration::from_secs(60);
@@ -213,38 +226,39 @@ fn requests() -> Vec<Request> {
     vec![
         Request::Attach { version: VERSION, name: "tenant".to_owned(), kept: true },
         Request::AllocDomain,
+        Request::Hand(64),
         Request::FreeDomain(1),
         allocate(1, 4096),
         Request::Deregister(3),
         Request::CreateChannel,
         Request::DestroyChannel(2),
         create_cq(16, 0),
-        Request::DestroyCq(0),
-        Request::Arm { number: 0, solicited: true },
+        Request::Execute(Command::DestroyCq { cq: 0 }),
+        Request::Execute(Command::NotifyCq { cq: 0, notify: Notify::Solicited }),
         create_qp(1, 0, 0),
-        Request::DestroyQp(17),
+        Request::Execute(Command::DestroyQp(Qpn::new(17))),
         Request::Connect { number: 17, address: "127.0.0.1:9".parse().unwrap() },
         Request::ConnectPair { one: 17, other: 18 },
         Request::Answer { number: 17, hello: Box::new(hello()) },
         Request::Agreement(17),
-        Request::State(17),
-        Request::Fail(17),
+        Request::Execute(Command::QueryQp(Qpn::new(17))),
+        Request::Execute(fail(17)),
         Request::Kept(0),
         Request::SetChannel { number: 0, channel: 2 },
         create_loopback(1, 0),
         create_code(1, 4096, &[memory(64, 128), slots(17)]),
         create_code(1, 4096, &[slots(17); MAX_PARTS]),
-        Request::Enable { number: 17, count: 1 << 40 },
+        Request::Execute(Command::Enable { qp: Qpn::new(17), count: 1 << 40 }),
         deploy(1, &[3, 4]),
         deploy(1, &[3; MAX_PARTS]),
-        Request::RemoveKernel(2),
+        Request::Execute(Command::RemoveKernel { kernel: 2 }),
         Request::Identify,
         Request::RegisterRma(RegisterRma { region: 9, rights: Rights::READ, key: key_of_rma() }),
         Request::DeregisterRma(1),
         Request::RekeyRma { region: 1, key: key_of_rma() },
         Request::RmaKey(1),
         Request::CreatePortal(CreatePortal { domain: 1, cq: 0, slots: 16, bulk_only: true }),
-        Request::DestroyPortal(0),
+        Request::Execute(Command::DestroyPortal { portal: 0 }),
         Request::Reach(hello().endpoint),
         Request::List { version: VERSION },
         Request::End { version: VERSION, uid: 1001, name: "tenant".to_owned() },
@@ -291,7 +305,8 @@ fn replies() -> Vec<Reply> {
         Reply::Queue(QueueFacts { number: 2, tag: 7 }),
         Reply::Pair(Box::new(facts)),
         Reply::Agreed(Box::new(agreement)),
-        Reply::State(State::Err),
+        DONE,
+        Reply::RefusedByNic(CommandError { kind: fail(3).kind(), fault: NicError::Unknown.into() }),
         Reply::Domain(1),
         Reply::Nothing,
         Reply::Kernel { number: 3, domain: 1 },
@@ -364,6 +379,93 @@ impl Innocent {
 }
 
 #[test]
+fn objects_of_a_daemon_take_the_commands_of_ones_own() {
+    let lender = lender("commands", &Options::default());
+    let context = lender.open();
+    let mut innocent = Innocent::new(&context);
+    let before = innocent.cq.count();
+    innocent.works();
+    assert_eq!(innocent.cq.count(), before + 1);
+    let attributes = innocent.pair.query();
+    assert_eq!(attributes.state, Some(State::Rts));
+    assert!(attributes.dest_qp.is_some() && attributes.path_mtu.is_some() && attributes.address.is_some());
+
+    let to = |state| Modify { state: Some(state), ..Modify::default() };
+    innocent.pair.modify(&to(State::Sqd)).unwrap();
+    assert_eq!(innocent.pair.state(), State::Sqd);
+    let refused = innocent.pair.modify(&to(State::Init)).unwrap_err();
+    assert!(matches!(refused, CreateError::Modify(_)), "{refused}");
+    assert_eq!(innocent.pair.state(), State::Sqd);
+    let peer = Modify { address: attributes.address, ..to(State::Rts) };
+    let refused = innocent.pair.modify(&peer).unwrap_err().to_string();
+    assert!(refused.contains("no peer"), "{refused}");
+    innocent.pair.modify(&to(State::Rts)).unwrap();
+    innocent.works();
+
+    let kernel = innocent._domain.deploy_shipped(Shipped::Get, 1, &KernelOptions::default()).unwrap();
+    let facts = kernel.facts().unwrap();
+    assert_eq!((facts.number, facts.lanes, facts.requests), (kernel.number(), 1, 0));
+    innocent.pair.attach(Some(&kernel)).unwrap();
+    innocent.pair.attach(None).unwrap();
+    let other = lender.open().alloc_pd().unwrap();
+    let stranger = other.deploy_shipped(Shipped::Get, 1, &KernelOptions::default()).unwrap();
+    let refused = innocent.pair.attach(Some(&stranger)).unwrap_err();
+    assert_eq!(refused, CreateError::Nic(NicError::Unknown));
+    innocent.works();
+}
+
+/// ALLOCATE takes a buffer of a list whose posts are in memory that the daemon and the program share.
+#[test]
+fn a_free_list_of_a_daemon_gives_its_buffers_to_a_client() {
+    let lender = lender("free-list", &Options::default());
+    let context = lender.open();
+    let domain = context.alloc_pd().unwrap();
+    let mut cq = context.create_cq(16).unwrap();
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+    let memory = domain.allocate(8192, access).unwrap();
+    let options = FreeListOptions { offset: 4096, size: 1024, count: 2, engine: 0 };
+    let mut list = domain.create_free_list(&memory, &options).unwrap();
+    let other_engine = FreeListOptions { engine: 1, ..options };
+    assert!(matches!(domain.create_free_list(&memory, &other_engine), Err(CreateError::TooMany(..))));
+    (0..2).for_each(|index| list.post(index).unwrap());
+    assert_eq!(list.facts().unwrap().free, 2);
+    let pair = || domain.create_qp(&cq, &cq, &QpOptions { prism: true, ..QpOptions::default() }).unwrap();
+    let (mut client, _server) = QueuePair::connect_pair(pair(), pair()).unwrap();
+    let allocate = prism::WorkRequest {
+        id: 1,
+        operation: prism::Operation::Allocate {
+            list: list.number(),
+            rkey: memory.rkey(),
+            data: prism::Data::Local(Payload::Inline(b"a value")),
+        },
+        conditional: false,
+        redirect: Some(memory.remote(0).addr),
+        result: None,
+        flags: Flags { signaled: true, ..Flags::default() },
+    };
+    client.post_prism(&allocate).unwrap();
+    let mut done = [EMPTY; 1];
+    cq.wait(&mut done, LONG).unwrap();
+    assert_eq!((done[0].status, done[0].outcome), (Status::Success, prism::Verdict::Done));
+    let buffer = list.index(memory.get::<u64>(0).unwrap()).unwrap();
+    assert_eq!(memory.get::<[u8; 7]>(4096 + 1024 * buffer as usize), Ok(*b"a value"));
+    let mut bits = [0; 1];
+    list.out(0, &mut bits).unwrap();
+    assert_eq!((list.facts().unwrap().free, bits[0]), (1, 1 << buffer));
+    drop(list);
+    assert_eq!(lender.daemon.tenants()[0].bytes, 8192 + ring_bytes_of(&cq, 2));
+}
+
+/// The bytes of a completion queue and of `pairs` queue pairs with default options.
+fn ring_bytes_of(cq: &CompletionQueue, pairs: u64) -> u64 {
+    let options = QpOptions::default();
+    let send = remora_nic::Ring::size(options.max_send_wr.max(remora_nic::wqe::MAX_SLOTS as u32));
+    let receive =
+        remora_nic::Ring::size(options.max_recv_wr.max(1) * remora_nic::stride(options.max_recv_sge) as u32);
+    cq.ring().bytes().len() as u64 + pairs * (send + receive) as u64
+}
+
+#[test]
 fn nothing_of_another_program_can_be_named() {
     let lender = lender("names", &Options::default());
     let context = lender.open();
@@ -373,37 +475,50 @@ fn nothing_of_another_program_can_be_named() {
     let key = innocent.memory.lkey().get();
     let theirs = innocent._domain.deploy_shipped(Shipped::Get, 1, &KernelOptions::default()).unwrap();
     let kernel = theirs.number();
+    let theirs_domain = innocent._domain.number().unwrap();
     let raw = lender.raw();
-    raw.number(&Request::AllocDomain);
+    let domain = raw.number(&Request::AllocDomain);
     let mine = raw.number(&create_cq(4, 0));
     for (request, words) in [
         (Request::FreeDomain(9), "no protection domain 9"),
+        (Request::FreeDomain(theirs_domain), "no protection domain"),
+        (allocate(theirs_domain, 64), "no protection domain"),
         (allocate(9, 64), "no protection domain 9"),
         (Request::Deregister(key), "no region"),
         (Request::DestroyChannel(9), "no completion channel"),
         (create_cq(4, 9), "no completion channel"),
-        (Request::DestroyCq(cq), "no completion queue"),
-        (Request::Arm { number: cq, solicited: false }, "no completion queue"),
+        (Request::Execute(Command::DestroyCq { cq }), "no completion queue"),
+        (Request::Execute(Command::NotifyCq { cq, notify: Notify::Any }), "no completion queue"),
         (Request::SetChannel { number: cq, channel: 1 }, "no completion queue"),
         (Request::SetChannel { number: mine, channel: 9 }, "no completion channel"),
-        (create_qp(1, cq, mine), "no completion queue"),
-        (create_qp(1, mine, cq), "no completion queue"),
+        (create_qp(domain, cq, mine), "no completion queue"),
+        (create_qp(domain, mine, cq), "no completion queue"),
         (create_qp(9, mine, mine), "no protection domain"),
-        (Request::DestroyQp(pair), "no queue pair"),
+        (Request::Execute(Command::DestroyQp(Qpn::new(pair))), "no queue pair"),
         (Request::Agreement(pair), "no queue pair"),
-        (Request::State(pair), "no queue pair"),
-        (Request::Fail(pair), "no queue pair"),
-        (create_loopback(1, cq), "no completion queue"),
+        (Request::Execute(Command::QueryQp(Qpn::new(pair))), "no queue pair"),
+        (Request::Execute(fail(pair)), "no queue pair"),
+        (create_loopback(domain, cq), "no completion queue"),
         (create_loopback(9, mine), "no protection domain"),
-        (create_code(1, 64, &[slots(pair)]), "no queue pair"),
+        (create_code(domain, 64, &[slots(pair)]), "no queue pair"),
         (create_code(9, 64, &[memory(0, 64)]), "no protection domain"),
-        (create_code(1, 64, &[memory(1, 64)]), ""),
-        (create_code(1, 64, &[memory(u64::MAX, 64)]), ""),
-        (create_code(1, 64, &[]), ""),
-        (Request::Enable { number: pair, count: 1 }, "no queue pair"),
-        (deploy(1, &[key]), "no region"),
+        (create_code(domain, 64, &[memory(1, 64)]), ""),
+        (create_code(domain, 64, &[memory(u64::MAX, 64)]), ""),
+        (create_code(domain, 64, &[]), ""),
+        (Request::Execute(Command::Enable { qp: Qpn::new(pair), count: 1 }), "no queue pair"),
+        (deploy(domain, &[key]), "no region"),
         (deploy(9, &[]), "no protection domain"),
-        (Request::RemoveKernel(kernel), "no kernel"),
+        (Request::Execute(Command::RemoveKernel { kernel }), "no kernel"),
+        (Request::Execute(Command::CountCompletions { cq }), "no completion queue"),
+        (Request::Execute(Command::AttachKernel { qp: Qpn::new(pair), kernel: None }), "no queue pair"),
+        (Request::Execute(Command::RestrictToBulk { portal: 0 }), "no command portal"),
+        (Request::Execute(Command::QuerySrq(Qpn::new(0))), "no shared receive queue"),
+        (Request::Execute(Command::FreeXrcDomain { domain: 0 }), "no XRC domain"),
+        (Request::Execute(Command::DestroyAddressHandle { handle: 0 }), "no address handle"),
+        (Request::Execute(Command::QueryFreeList { list: 0 }), "no free list"),
+        (Request::Execute(Command::Fail), "request of its own"),
+        (Request::Execute(Command::AllocXrcDomain), "request of its own"),
+        (Request::Execute(Command::SetTenant { qp: Qpn::new(pair), tenant: 0 }), "no queue pair"),
     ] {
         raw.refuses(&request, words);
     }
@@ -498,6 +613,7 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
         channels: 1,
         pairs: 2,
         kernels: 1,
+        free_lists: 1,
         bytes: 1 << 20,
         negotiations: 1,
         rma_portals: 2,
@@ -530,7 +646,7 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
     raw.refuses(&Request::CreateChannel, "--channels");
     let kernel = raw.number(&deploy(domain, &[keys[1]]));
     raw.refuses(&deploy(domain, &[]), "--kernels");
-    assert_eq!(raw.ask(&Request::RemoveKernel(kernel)), Reply::Done);
+    assert_eq!(raw.ask(&Request::Execute(Command::RemoveKernel { kernel })), DONE);
     let Request::Deploy(small) = deploy(domain, &[]) else { panic!() };
     raw.refuses(&Request::Deploy(Deploy { longest: 1 << 20, ..small.clone() }), "--memory");
     raw.refuses(&Request::Deploy(Deploy { lanes: 0, ..small.clone() }), "lanes");
@@ -543,17 +659,52 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
     let pairs = [raw.number(&create_qp(domain, cq, cq)), raw.number(&create_qp(domain, cq, cq))];
     raw.refuses(&create_qp(domain, cq, cq), "--pairs");
     raw.refuses(&create_loopback(domain, cq), "--pairs");
-    raw.refuses(&Request::DestroyCq(cq), "queue pairs use this");
+    raw.refuses(&Request::Execute(Command::DestroyCq { cq }), "queue pairs use this");
     for pair in pairs {
-        assert_eq!(raw.ask(&Request::DestroyQp(pair)), Reply::Done);
+        assert_eq!(raw.ask(&Request::Execute(Command::DestroyQp(Qpn::new(pair)))), DONE);
     }
     let large = QpOptions { max_send_wr: 1 << 20, ..QpOptions::default() };
     let large = CreateQp { domain, send_cq: cq, receive_cq: cq, service: Service::Rc, options: large.into() };
     raw.refuses(&Request::CreateQp(large), "--memory");
-    assert_eq!(raw.ask(&Request::DestroyCq(cq)), Reply::Done);
+    assert_eq!(raw.ask(&Request::Execute(Command::DestroyCq { cq })), DONE);
     let facts = lender.daemon.tenants();
     assert_eq!((facts.len(), facts[0].regions, facts[0].queues, facts[0].pairs), (1, 2, 1, 0));
     assert_eq!(facts[0].bytes, 2 * 4096 + remora_nic::Ring::size(16) as u64, "released memory still counts");
+}
+
+#[test]
+fn a_tenant_has_as_many_free_lists_and_as_much_memory_for_queues_as_it_may() {
+    let limits = Limits { free_lists: 1, bytes: 1 << 20, ..Limits::default() };
+    let lender = lender("free-lists", &Options { limits, ..Options::default() });
+    let raw = lender.raw();
+    let domain = raw.number(&Request::AllocDomain);
+    let list = |raw: &Raw, size, count| {
+        let ring = PartNumber(raw.number(&Request::Hand(4)));
+        let pd = Pd::of_number(domain);
+        Request::Execute(Command::CreateFreeList(FreeListInit { pd, ring, base: 1 << 44, size, count }))
+    };
+    raw.refuses(&list(&raw, 64, 1 << 24), "--memory");
+    let too_small = raw.ask(&list(&raw, 0, 4));
+    assert!(matches!(too_small, Reply::RefusedByNic(_)), "{too_small:?}");
+    let Reply::Executed(remora_nic::Reply::Number(first)) = raw.ask(&list(&raw, 64, 4)) else { panic!() };
+    raw.refuses(&list(&raw, 64, 4), "--free-lists");
+    let destroy = Request::Execute(Command::DestroyFreeList { list: first });
+    assert_eq!(raw.ask(&destroy), DONE);
+    raw.refuses(&destroy, "no free list");
+    let handed: Vec<u32> = (0..16).map(|_| raw.number(&Request::Hand(1))).collect();
+    raw.refuses(&Request::Hand(1), "are not created");
+    for ring in handed {
+        let spent = Command::CreateFreeList(FreeListInit {
+            pd: Pd::of_number(domain),
+            ring: PartNumber(ring),
+            base: 0,
+            size: 0,
+            count: 1,
+        });
+        assert!(matches!(raw.ask(&Request::Execute(spent.clone())), Reply::RefusedByNic(_)));
+        raw.refuses(&Request::Execute(spent), "no memory with number");
+    }
+    assert_eq!(lender.daemon.tenants()[0].bytes, 0, "released memory still counts");
 }
 
 #[test]

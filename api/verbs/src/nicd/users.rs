@@ -25,6 +25,7 @@ pub(super) enum Resource {
     Channel,
     Pair,
     Kernel,
+    FreeList,
     /// Bytes of regions, queues and kernels.
     Byte,
     Negotiation,
@@ -130,6 +131,13 @@ fn bounds(options: &Options, nic: &remora_host::Config) -> Vec<Bound> {
         bound(Resource::Channel, "completion channels", "channels", limits.channels, Places::Unbounded),
         bound(Resource::Pair, "queue pairs", "pairs", limits.pairs, of_nic(nic.nic.max_qps)),
         bound(Resource::Kernel, "kernels", "kernels", limits.kernels, of_nic(nic.nic.max_kernels)),
+        bound(
+            Resource::FreeList,
+            "free lists",
+            "free-lists",
+            limits.free_lists,
+            of_nic(nic.nic.max_free_lists),
+        ),
         Bound {
             of_a_user: limits.bytes,
             ..bound(Resource::Byte, "bytes of regions and queues", "memory", all, Places::Unbounded)

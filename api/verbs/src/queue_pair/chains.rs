@@ -3,7 +3,7 @@
 use remora_memory::Range;
 use remora_nic::chain::LoopbackInit;
 use remora_nic::wqe::SLOT;
-use remora_nic::{Fetching, Receives, Service};
+use remora_nic::{Command, Fetching, Receives, Service};
 use std::marker::PhantomData;
 
 use super::{Incoming, Inner, QueuePair, Ready, parts};
@@ -35,9 +35,13 @@ impl QueuePair<Ready> {
         };
         let send_cq = send_cq.shared();
         let receive_cq = receive_cq.shared();
-        let local = LocalQp::made(domain.context(), send_cq.engine()?, Service::Rc, options, |nic| {
-            Ok(nic.create_loopback(init)?)
-        })?;
+        let local = LocalQp::made(
+            domain.context(),
+            send_cq.engine()?,
+            Service::Rc,
+            options,
+            Command::CreateLoopback(init),
+        )?;
         let inner = Inner::own(local, domain, send_cq, receive_cq, send_ring, receive, options);
         Ok(QueuePair { inner, state: PhantomData })
     }

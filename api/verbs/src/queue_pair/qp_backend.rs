@@ -2,13 +2,15 @@
 
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection};
 use remora_memory::Reentered;
-use remora_nic::{AddressVector, Modify, Service};
+use remora_nic::{AddressVector, Command, Modify, QueuePairFacts, Service};
 use remora_transport::state::State;
+use remora_wire::Qpn;
 use remora_wire::frame::Route;
 use std::net::ToSocketAddrs;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use crate::engine_handle::EngineHandle;
 use crate::local_qp::LocalQp;
 use crate::nicd::DaemonClient;
 use crate::nicd::message::{self, PairFacts};
@@ -34,7 +36,7 @@ pub(crate) struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.daemon.release(&message::Request::DestroyQp(self.facts.number));
+        self.daemon.release(&message::Request::Execute(Command::DestroyQp(Qpn::new(self.facts.number))));
     }
 }
 
@@ -49,14 +51,6 @@ impl Lent {
 }
 
 impl QpBackend {
-    /// The queue pair, if it belongs to the NIC of this process.
-    pub(crate) fn own(&self) -> Result<&LocalQp, CreateError> {
-        match self {
-            QpBackend::Own(local) => Ok(local),
-            QpBackend::Lent(_) => Err(CreateError::NotByDaemon),
-        }
-    }
-
     pub(crate) fn own_mut(&mut self) -> Result<&mut LocalQp, ConnectError> {
         match self {
             QpBackend::Own(local) => Ok(local),
@@ -208,10 +202,19 @@ impl QpBackend {
     }
 
     pub(crate) fn state(&self) -> State {
+        self.query().state.unwrap_or(State::Reset)
+    }
+
+    /// The NIC of the queue pair.
+    pub(crate) fn engine_handle(&self) -> EngineHandle {
         match self {
-            QpBackend::Own(local) => local.state(),
-            QpBackend::Lent(lent) => lent.daemon.state(lent.facts.number).unwrap_or(State::Reset),
+            QpBackend::Own(local) => EngineHandle::Own(Arc::clone(&local.engine)),
+            QpBackend::Lent(lent) => EngineHandle::Nicd(Arc::clone(&lent.daemon)),
         }
+    }
+
+    fn qpn(&self) -> Qpn {
+        Qpn::new(self.number())
     }
 
     /// Lets the NIC fetch a managed or recycled send queue up to slot `count`.
@@ -219,27 +222,40 @@ impl QpBackend {
         match self {
             QpBackend::Own(local) => local.enable(count),
             QpBackend::Lent(lent) => {
-                lent.daemon.done(&message::Request::Enable { number: lent.facts.number, count })
+                lent.daemon.execute::<()>(Command::Enable { qp: self.qpn(), count })?;
+                lent.daemon.ring(lent.facts.bell);
+                Ok(())
             }
         }
     }
 
     pub(crate) fn modify(&self, change: &Modify) -> Result<(), CreateError> {
-        self.own()?.modify(change)
+        match self {
+            QpBackend::Own(local) => local.modify(change),
+            QpBackend::Lent(lent) => {
+                lent.daemon.execute(Command::ModifyQp { qp: self.qpn(), change: Box::new(*change) })
+            }
+        }
     }
 
-    /// The state and attributes; of a daemon's queue pair only the state.
+    /// The state and the attributes that were set so far (`ibv_query_qp`).
     pub(crate) fn query(&self) -> Modify {
         match self {
             QpBackend::Own(local) => local.query(),
-            QpBackend::Lent(_) => Modify { state: Some(self.state()), ..Modify::default() },
+            QpBackend::Lent(lent) => {
+                let facts = lent.daemon.execute::<QueuePairFacts>(Command::QueryQp(self.qpn()));
+                facts.map(|facts| facts.attributes).unwrap_or_default()
+            }
         }
     }
 
     pub(crate) fn fail(&self) {
         match self {
             QpBackend::Own(local) => local.fail(),
-            QpBackend::Lent(lent) => lent.daemon.release(&message::Request::Fail(lent.facts.number)),
+            QpBackend::Lent(_) => {
+                // A daemon that is gone has taken the queue pair with it.
+                let _ = self.modify(&Modify { state: Some(State::Err), ..Modify::default() });
+            }
         }
     }
 }

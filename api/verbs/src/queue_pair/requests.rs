@@ -2,7 +2,8 @@
 
 use remora_nic::kernel::{Invocation, Place};
 use remora_nic::wqe::{MAX_INLINE, SLOT};
-use remora_nic::{NicError, Operation, ReceiveRequest, Sge, WorkRequest};
+use remora_nic::{Command, NicError, Operation, ReceiveRequest, Sge, WorkRequest};
+use remora_wire::Qpn;
 use remora_wire::strom::HEAD_LEN;
 
 use super::{QueuePair, Ready};
@@ -75,15 +76,15 @@ impl QueuePair<Ready> {
     ///
     /// # Errors
     /// `Forked` in a forked child; `Nic(Unknown)` if the kernel was removed, or belongs to another domain or
-    /// engine; `Nic(NotThisService)`; `NotByDaemon`.
+    /// engine; `Nic(NotThisService)`.
     pub fn attach(&self, kernel: Option<&KernelHandle>) -> Result<(), CreateError> {
-        let local = self.inner.backend.own()?;
-        local.context.refuse_child()?;
-        if kernel.is_some_and(|kernel| !kernel.is_on(&local.engine)) {
+        self.inner._domain.context().refuse_child()?;
+        let engine = self.inner.backend.engine_handle();
+        if kernel.is_some_and(|kernel| !kernel.is_on(&engine)) {
             return Err(CreateError::Nic(NicError::Unknown));
         }
         let number = kernel.map(KernelHandle::number);
-        Ok(local.engine.control(|control| control.nic.attach_kernel(local.number, number))?)
+        engine.ask(Command::AttachKernel { qp: Qpn::new(self.number()), kernel: number })
     }
 
     /// Makes a kernel check the answers to the peer's READs before they are sent; each READ then has one
@@ -121,15 +122,15 @@ impl QueuePair<Ready> {
     /// # Errors
     /// `Forked` in a forked child; `Nic(Unknown)` if the kernel was removed, or belongs to another domain or
     /// engine; `Nic(NotThisService)` if the queue pair is not RC or speaks PRISM, or if the kernel does not
-    /// check answers; `NotByDaemon`.
+    /// check answers.
     pub fn check_reads(&self, kernel: Option<&KernelHandle>) -> Result<(), CreateError> {
-        let local = self.inner.backend.own()?;
-        local.context.refuse_child()?;
-        if kernel.is_some_and(|kernel| !kernel.is_on(&local.engine)) {
+        self.inner._domain.context().refuse_child()?;
+        let engine = self.inner.backend.engine_handle();
+        if kernel.is_some_and(|kernel| !kernel.is_on(&engine)) {
             return Err(CreateError::Nic(NicError::Unknown));
         }
         let number = kernel.map(KernelHandle::number);
-        Ok(local.engine.control(|control| control.nic.check_reads(local.number, number))?)
+        engine.ask(Command::CheckReads { qp: Qpn::new(self.number()), kernel: number })
     }
 
     /// Passes a message, or a piece of one, to a kernel of this NIC, as if the peer had sent it. The kernel's
@@ -139,12 +140,10 @@ impl QueuePair<Ready> {
     /// `Forked` in a forked child; `Nic(Busy)` if no lane is free or four pieces wait for it: try later;
     /// `Nic(Unknown)` if there is no such kernel; `Nic(TooSmall)` if the piece has more bytes than a packet
     /// ([`PACKET`](crate::kernel::PACKET)), or than are left of the message; `Nic(NotThisService)`.
-    pub fn invoke(&self, invocation: &Invocation<'_>) -> Result<(), CreateError> {
-        let local = self.inner.backend.own()?;
-        local.context.refuse_child()?;
-        Ok(local
-            .engine
-            .control(|control| control.nic.invoke_kernel(control.mem, local.number, invocation))?)
+    pub fn invoke(&self, invocation: &Invocation) -> Result<(), CreateError> {
+        self.inner._domain.context().refuse_child()?;
+        let command = Command::InvokeKernel { qp: Qpn::new(self.number()), invocation: invocation.clone() };
+        self.inner.backend.engine_handle().ask(command)
     }
 
     /// Posts a request and the receive work request for its answer: both, or neither.

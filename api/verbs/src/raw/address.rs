@@ -1,8 +1,8 @@
 //! Address handles of the raw layer.
 
-use remora_host::Control;
+use remora_host::connect::Uplink;
 use remora_memory::Pd;
-use remora_nic::AddressVector;
+use remora_nic::{AddressVector, Command};
 use remora_wire::frame::Peer;
 use std::sync::Arc;
 
@@ -19,17 +19,6 @@ pub struct Ah {
     peer: Peer,
 }
 
-/// Finds the port's peer entry for an address vector, counts one more user of it, and enters its number in
-/// the vector.
-pub(super) fn use_peer(control: &mut Control<'_>, address: &mut AddressVector) -> Result<Peer, CreateError> {
-    let source = control.address_of(address.route.source);
-    let peer = control
-        .use_endpoint(source, address.route.destination)
-        .map_err(|error| CreateError::Unreachable(error.to_string()))?;
-    address.peer = peer;
-    Ok(peer)
-}
-
 impl Ah {
     /// Creates a handle of this domain for a destination.
     ///
@@ -39,13 +28,8 @@ impl Ah {
     pub fn create(adapter: &Arc<ChannelAdapter>, pd: Pd, address: &AddressVector) -> Result<Ah, CreateError> {
         adapter.refuse_child()?;
         adapter.table().retain_pd(pd)?;
-        let made = adapter.engine().control(|control| {
-            let mut address = *address;
-            let peer = use_peer(control, &mut address)?;
-            let number = control.nic.create_address_handle(pd, &address);
-            Ok((number.inspect_err(|_| control.release_peer(peer))?, peer))
-        });
-        let (number, peer) = made.inspect_err(|_: &CreateError| {
+        let made = adapter.engine().create_address_handle(pd, *address);
+        let (number, peer) = made.inspect_err(|_| {
             let _ = adapter.table().release_pd(pd);
         })?;
         Ok(Ah { adapter: Arc::clone(adapter), number, pd, peer })
@@ -65,11 +49,9 @@ impl Ah {
         if self.adapter.is_child() {
             return Ok(());
         }
-        self.adapter.engine().control(|control| {
-            control.nic.destroy_address_handle(self.number)?;
-            control.release_peer(self.peer);
-            Ok::<(), CreateError>(())
-        })?;
+        let engine = self.adapter.engine();
+        engine.ask::<()>(Command::DestroyAddressHandle { handle: self.number })?;
+        engine.release_peer(self.peer);
         Ok(self.adapter.table().release_pd(self.pd)?)
     }
 }

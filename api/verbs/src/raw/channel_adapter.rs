@@ -1,8 +1,9 @@
 //! The NIC of a process of the raw layer: one engine, whose lock guards all queues.
 
+use remora_host::connect::{ROUTE_PATIENCE, Uplink};
 use remora_host::{Adapter, DriverCounters, Engine, EventHook, OpenError, PortFacts, PortKind};
-use remora_memory::{Access, AccessError, ForkMark, Key, Pd, Table};
-use remora_nic::{AddressVector, Ring};
+use remora_memory::{AccessError, ForkMark, Key, Pd, Table};
+use remora_nic::{AddressVector, Command, QueuePairFacts, Ring};
 use remora_port::udp::SharedEndpoint;
 use remora_wire::Qpn;
 use remora_wire::frame::{Address, Endpoint, Route};
@@ -87,7 +88,7 @@ impl ChannelAdapter {
         if self.is_child() {
             return 0;
         }
-        self.engine().control(|control| control.nic.rnr_waits(number)).unwrap_or(0)
+        self.engine().ask(Command::QueryQp(number)).map_or(0, |facts: QueuePairFacts| facts.rnr_waits)
     }
 
     /// The NIC's clock in nanoseconds; 0 in a forked child and in a signal handler that interrupted a call on
@@ -144,7 +145,7 @@ impl ChannelAdapter {
     /// Passes all asynchronous events to `hook` from now on. The hook runs inside the engine's lock and may
     /// not call the NIC.
     pub fn on_event(&self, hook: EventHook) {
-        self.engine().control(|control| control.hook_events(hook));
+        self.engine().hook_events(hook);
     }
 
     /// Returns the way to the NIC, or to the multicast group, at this address. Queue pairs and address
@@ -174,13 +175,13 @@ impl ChannelAdapter {
         hop_limit: u8,
     ) -> Result<AddressVector, CreateError> {
         self.refuse_child()?;
-        let peer = remora_host::connect::reach_from(self.engine(), address, destination)
+        let peer = self
+            .engine()
+            .reach(address, destination, ROUTE_PATIENCE)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
-        let further = self.engine().control(|control| {
-            // A queue pair or address handle that is given the vector becomes a user of the peer itself.
-            control.release_peer(peer);
-            control.port.further_address(address)
-        });
+        // A queue pair or address handle that is given the vector becomes a user of the peer itself.
+        self.engine().release_peer(peer);
+        let further = self.engine().further_address(address);
         let source = further.map_or(self.facts().source, |(source, _)| source);
         let route = Route { traffic_class, hop_limit, ..Route::new(source, destination) };
         Ok(AddressVector::new(peer, route))
@@ -193,14 +194,14 @@ impl ChannelAdapter {
     /// `Unreachable` with the port's text; `Forked` in a forked child.
     pub fn add_address(&self, share: &SharedEndpoint) -> Result<u8, CreateError> {
         self.refuse_child()?;
-        let added = self.engine().control(|control| control.port.add_address(share));
+        let added = self.engine().add_address(share);
         added.map_err(|error| CreateError::Unreachable(error.to_string()))
     }
 
     /// Tells the port the addresses of this host, from which neighbours send.
     pub fn learn_local(&self, addresses: &[Address]) {
         if !self.is_child() {
-            self.engine().control(|control| control.port.learn_local(addresses));
+            self.engine().learn_local(addresses);
         }
     }
 
@@ -211,7 +212,7 @@ impl ChannelAdapter {
 
     /// The largest path MTU in bytes of connections from the NIC's address with this number.
     pub fn path_mtu_from(&self, address: u8) -> u32 {
-        let further = self.engine().control(|control| control.port.further_address(address));
+        let further = self.engine().further_address(address);
         let own = self.facts().path_mtu;
         further.map_or(own, |(_, bytes)| remora_host::path_mtu(bytes).min(own))
     }
@@ -222,7 +223,7 @@ impl ChannelAdapter {
     /// `Nic(Full)`; `Forked` in a forked child.
     pub fn alloc_xrc_domain(&self) -> Result<u32, CreateError> {
         self.refuse_child()?;
-        Ok(self.engine().control(|control| control.nic.alloc_xrc_domain())?)
+        Ok(self.engine().ask::<u32>(Command::AllocXrcDomain)?)
     }
 
     /// Frees an XRC domain.
@@ -231,7 +232,7 @@ impl ChannelAdapter {
     /// `Nic(Busy)` while a queue pair or shared receive queue uses it; `Forked` in a forked child.
     pub fn free_xrc_domain(&self, domain: u32) -> Result<(), CreateError> {
         self.refuse_child()?;
-        Ok(self.engine().control(|control| control.nic.free_xrc_domain(domain))?)
+        Ok(self.engine().ask::<()>(Command::FreeXrcDomain { domain })?)
     }
 
     /// Checks that the NIC may read these bytes by this local key.
@@ -239,7 +240,7 @@ impl ChannelAdapter {
     /// # Errors
     /// The reason of the refusal.
     pub fn check_bytes(&self, pd: Pd, key: Key, addr: u64, len: u32) -> Result<(), AccessError> {
-        self.engine().control(|control| control.mem.probe(pd, key, addr, len as usize, Access::NONE))
+        self.engine().probe(pd, key, addr, len as usize)
     }
 
     /// Allocates a queue of at least `slots` slots.

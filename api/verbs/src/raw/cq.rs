@@ -2,7 +2,7 @@
 
 use remora_host::{CqHook, Inside};
 use remora_nic::cqe::Cqe;
-use remora_nic::{CompletionPoller, CqFlags, MAX_RING_SLOTS, Notify};
+use remora_nic::{Command, CompletionPoller, CqFlags, MAX_RING_SLOTS, Notify};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -35,11 +35,9 @@ impl Cq {
         check(depth)?;
         let ring = adapter.ring(depth)?;
         let flags = CqFlags { timestamps, ..CqFlags::default() };
-        let number = adapter.engine().control(|control| {
-            let number = control.nic.create_cq_with(ring.clone(), flags)?;
-            control.hook(number, hook);
-            Ok::<u32, CreateError>(number)
-        })?;
+        let engine = adapter.engine();
+        let number = engine.ask(Command::CreateCq { ring: engine.hand(ring.clone()), flags })?;
+        engine.hook(number, hook);
         let depth = AtomicU32::new(ring.slots() as u32);
         let poller = Guarded::new(adapter.engine(), CompletionPoller::new(ring));
         Ok(Arc::new(Cq { adapter: Arc::clone(adapter), number, poller, depth }))
@@ -100,7 +98,7 @@ impl Cq {
 
     /// Makes `hook` report the queue's completions from now on.
     pub fn report(&self, hook: CqHook) {
-        self.poller.engine().control(|control| control.hook(self.number, Some(hook)));
+        self.poller.engine().hook(self.number, Some(hook));
     }
 
     /// Requests one report by the queue's hook. Poll once more after this call and before sleeping.
@@ -111,7 +109,10 @@ impl Cq {
         if self.adapter.is_child() {
             return Err(PollError::Forked);
         }
-        let armed = self.poller.engine().inside(|inside| inside.nic().notify_cq(self.number, notify))?;
+        let armed = self
+            .poller
+            .engine()
+            .inside(|inside| inside.ask::<()>(Command::NotifyCq { cq: self.number, notify }))?;
         debug_assert!(armed.is_ok(), "only `destroy` removes the queue from the NIC");
         Ok(())
     }
@@ -125,7 +126,8 @@ impl Cq {
         check(depth)?;
         let ring = self.adapter.ring(depth)?;
         let resized = self.poller.engine().inside(|inside| {
-            inside.nic().resize_cq(self.number, ring.clone())?;
+            let handed = inside.nic().hand(ring.clone());
+            inside.ask::<()>(Command::ResizeCq { cq: self.number, ring: handed })?;
             self.depth.store(ring.slots() as u32, Ordering::Relaxed);
             self.poller.get(inside).moved(ring);
             Ok(())
@@ -142,11 +144,10 @@ impl Cq {
         if self.adapter.is_child() {
             return Ok(());
         }
-        Ok(self.poller.engine().control(|control| {
-            control.nic.destroy_cq(self.number)?;
-            control.hook(self.number, None);
-            Ok::<(), remora_nic::NicError>(())
-        })?)
+        let engine = self.poller.engine();
+        engine.ask::<()>(Command::DestroyCq { cq: self.number })?;
+        engine.hook(self.number, None);
+        Ok(())
     }
 }
 

@@ -1,7 +1,6 @@
 //! Links to neighbours, which are programs on the same address. A connection gets its link on the way to
 //! RTR.
 
-use remora_host::Control;
 use remora_nic::{AddressVector, Modify, PeerFrames, Service};
 use remora_port::Peer;
 use remora_port::shm::Link;
@@ -20,13 +19,13 @@ impl ChannelAdapter {
     /// `Unreachable` with the port's text; `Forked` in a forked child.
     pub fn add_neighbour(&self, range: u8, link: Link) -> Result<(), CreateError> {
         self.refuse_child()?;
-        let added = self.engine().control(|control| control.port.add_neighbour(range, link));
+        let added = self.engine().add_neighbour(range, link);
         added.map(|_| ()).map_err(|error| CreateError::Unreachable(error.to_string()))
     }
 
     /// Returns whether a link leads to this QPN range.
     pub fn has_neighbour(&self, range: u8) -> bool {
-        !self.is_child() && self.engine().control(|control| control.port.neighbour(range).is_some())
+        !self.is_child() && self.engine().has_neighbour(range)
     }
 
     /// The number of links to neighbours, and their counters. `None` if the NIC has no neighbours, and in a
@@ -78,17 +77,11 @@ impl ChannelAdapter {
             return Err(NoLink::Refused(why));
         }
         let range = dest_qp.range();
-        let find = || self.engine().control(|control| retain(control, range));
+        let find = || self.engine().use_neighbour(range);
         if let Some(link) = find() {
             return Ok(link);
         }
         (links.introduce)(range)?;
         find().ok_or_else(|| NoLink::Failed(format!("the link to QPN range {range} has ended")))
     }
-}
-
-fn retain(control: &mut Control<'_>, range: u8) -> Option<(Peer, Option<u32>)> {
-    let peer = control.port.neighbour(range)?;
-    control.peers.retain(peer);
-    Some((peer, control.port.window_to(peer)))
 }

@@ -1,14 +1,17 @@
 //! Queue pairs that are created in RESET, and that any thread posts to.
 
+use remora_host::connect::Uplink;
 use remora_memory::{Owner, Pd};
 use remora_nic::wqe::{Bounds, MAX_SLOTS};
-use remora_nic::{Fetching, Modify, QueuePairInit, ReceiveCaps, ReceiveQueue, SendCaps, SendQueue, Service};
+use remora_nic::{
+    Command, Fetching, Modify, QueuePairFacts, QueuePairInit, ReceiveCaps, ReceiveQueue, SendCaps, SendQueue,
+    Service,
+};
 use remora_transport::state::State;
 use remora_wire::Qpn;
 use remora_wire::frame::{Endpoint, Peer};
 use std::sync::Arc;
 
-use super::address::use_peer;
 use super::guarded::Guarded;
 use super::srq::slots;
 use super::{ChannelAdapter, Cq, Srq};
@@ -112,13 +115,14 @@ impl Qp {
                 let ring =
                     adapter.ring(slots(ReceiveCaps { max_wr: attributes.max_recv_wr.max(1), max_sge })?)?;
                 let side = ReceiveQueue::new(ring.clone(), max_sge);
+                let ring = adapter.engine().hand(ring);
                 (remora_nic::Receives::Own { ring, max_sge }, Some(side.limited(attributes.max_recv_wr)))
             }
         };
         let init = QueuePairInit {
             service,
             pd,
-            send_ring: send_ring.clone(),
+            send_ring: adapter.engine().hand(send_ring.clone()),
             receives,
             send_cq: send_cq.number(),
             receive_cq: receive_cq.number(),
@@ -126,13 +130,11 @@ impl Qp {
             fetching: Fetching::Posted,
         };
         adapter.table().retain_pd(pd)?;
-        let made = adapter.engine().control(|control| {
-            if service == Service::Ud {
-                // The IP header that precedes each received datagram is built from these fields.
-                control.port.show_ip_fields();
-            }
-            control.nic.create_qp(init)
-        });
+        if service == Service::Ud {
+            // The IP header that precedes each received datagram is built from these fields.
+            adapter.engine().show_ip_fields();
+        }
+        let made = adapter.engine().ask(Command::CreateQp(init));
         let number = made.inspect_err(|_| {
             let _ = adapter.table().release_pd(pd);
         })?;
@@ -157,7 +159,7 @@ impl Qp {
     /// `Nic(Full)`; `Nic(Unknown)` if there is no such XRC domain; `Forked` in a forked child.
     pub fn create_xrc_target(adapter: &Arc<ChannelAdapter>, domain: u32) -> Result<Arc<Qp>, CreateError> {
         adapter.refuse_child()?;
-        let number = adapter.engine().control(|control| control.nic.create_xrc_target(domain))?;
+        let number = adapter.engine().ask::<Qpn>(Command::CreateXrcTarget { domain })?;
         let send = SendQueue::new(adapter.ring(1)?, Bounds { max_sge: 0, max_inline: 0 }).closed();
         let queues = Queues { send, receive: None, groups: Vec::new(), peer: None };
         Ok(Qp::over(adapter, number, Service::XrcTarget, None, queues))
@@ -204,32 +206,20 @@ impl Qp {
         if change.state == Some(State::Err) {
             self.take_arrived();
         }
-        let (modified, used) = self.queues.engine().control(|control| {
-            let peer = match (&mut change.address, link) {
-                (Some(address), None) => match use_peer(control, address) {
-                    Ok(peer) => Some(peer),
-                    Err(error) => return (Err(error), None),
-                },
-                (_, link) => link,
-            };
-            let modified = control.nic.modify_qp(self.number, &change).map_err(CreateError::Modify);
-            if modified.is_err() {
-                peer.into_iter().for_each(|peer| control.release_peer(peer));
-                return (modified, None);
-            }
-            (modified, Some(peer))
-        });
-        if let Some(peer) = used.filter(|_| change.address.is_some() || change.state == Some(State::Reset)) {
+        let state = change.state;
+        let has_address = change.address.is_some();
+        let peer = self.queues.engine().modify_with_peer(self.number, change, link)?;
+        if has_address || state == Some(State::Reset) {
             self.keep_peer(peer);
         }
-        modified
+        Ok(())
     }
 
     /// Processes the frames that have arrived, as hardware would have done by now. An acknowledgement among
     /// them may complete a request that would otherwise be flushed.
     fn take_arrived(&self) {
         for _ in 0..PASSES {
-            self.queues.engine().control(|_| ());
+            self.queues.engine().step();
         }
     }
 
@@ -238,7 +228,7 @@ impl Qp {
         let engine = self.queues.engine();
         let replaced = engine.inside(|inside| std::mem::replace(&mut self.queues.get(inside).peer, peer));
         if let Ok(Some(old)) = replaced {
-            remora_host::connect::release(engine, old);
+            engine.release_peer(old);
         }
     }
 
@@ -248,7 +238,8 @@ impl Qp {
         if self.adapter.is_child() {
             return None;
         }
-        self.queues.engine().control(|control| control.nic.query_qp(self.number))
+        let facts: QueuePairFacts = self.queues.engine().ask(Command::QueryQp(self.number)).ok()?;
+        Some(facts.attributes)
     }
 
     /// Posts send work requests: `fill` pushes them one by one to the queue. The NIC sees them together,
@@ -356,7 +347,7 @@ impl Qp {
             return Ok(());
         }
         let engine = self.queues.engine();
-        engine.control(|control| control.nic.destroy_qp(self.number))?;
+        engine.ask::<()>(Command::DestroyQp(self.number))?;
         self.keep_peer(None);
         let table = self.adapter.table();
         // Windows of type 2 that the queue pair has bound lose their owner.

@@ -1,7 +1,7 @@
 //! Shared receive queues that any thread posts to.
 
 use remora_memory::Pd;
-use remora_nic::{ReceiveCaps, ReceiveQueue, SrqFacts, SrqInit, XrcSrq};
+use remora_nic::{Command, ReceiveCaps, ReceiveQueue, SrqFacts, SrqInit, XrcSrq};
 use remora_wire::Qpn;
 use std::sync::Arc;
 
@@ -35,9 +35,9 @@ impl Srq {
         let ring = adapter.ring(slots(caps)?)?;
         let max_sge = caps.max_sge;
         let xrc = xrc.map(|(domain, cq)| XrcSrq { domain, cq: cq.number() });
-        let init = SrqInit { pd, ring: ring.clone(), max_sge, xrc };
         adapter.table().retain_pd(pd)?;
-        let made = adapter.engine().control(|control| control.nic.create_srq(init));
+        let handed = adapter.engine().hand(ring.clone());
+        let made = adapter.engine().ask(Command::CreateSrq(SrqInit { pd, ring: handed, max_sge, xrc }));
         let number = made.inspect_err(|_| {
             let _ = adapter.table().release_pd(pd);
         })?;
@@ -73,7 +73,7 @@ impl Srq {
     /// `Nic(TooSmall)` if the queue holds fewer than `limit`; `Forked` in a forked child.
     pub fn arm(&self, limit: u32) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
-        Ok(self.receive.engine().control(|control| control.nic.arm_srq(self.number, limit))?)
+        Ok(self.receive.engine().ask::<()>(Command::ArmSrq { srq: self.number, limit })?)
     }
 
     /// The queue's size and limit.
@@ -82,7 +82,7 @@ impl Srq {
     /// `Forked` in a forked child.
     pub fn query(&self) -> Result<SrqFacts, CreateError> {
         self.adapter.refuse_child()?;
-        Ok(self.receive.engine().control(|control| control.nic.query_srq(self.number))?)
+        Ok(self.receive.engine().ask::<SrqFacts>(Command::QuerySrq(self.number))?)
     }
 
     /// The greatest number of list elements of a work request.
@@ -99,7 +99,8 @@ impl Srq {
         self.adapter.refuse_child()?;
         let ring = self.adapter.ring(slots(ReceiveCaps { max_wr, max_sge: self.max_sge })?)?;
         let resized = self.receive.engine().inside(|inside| {
-            inside.nic().resize_srq(self.number, ring.clone())?;
+            let handed = inside.nic().hand(ring.clone());
+            inside.ask::<()>(Command::ResizeSrq { srq: self.number, ring: handed })?;
             self.receive.get(inside).moved(ring);
             Ok(())
         });
@@ -114,7 +115,7 @@ impl Srq {
         if self.adapter.is_child() {
             return Ok(());
         }
-        self.receive.engine().control(|control| control.nic.destroy_srq(self.number))?;
+        self.receive.engine().ask::<()>(Command::DestroySrq(self.number))?;
         Ok(self.adapter.table().release_pd(self.pd)?)
     }
 }

@@ -1,8 +1,9 @@
 //! The executor of 1RMA operations: an engine of this process, or a daemon's engine.
 
+use remora_host::connect::{ROUTE_PATIENCE, Uplink};
 use remora_host::{Engine, PortKind};
 use remora_nic::rma::{Cipher, PortalInit, RegionKey, RegionMemory, Regions, Rights};
-use remora_nic::{NicError, Ring};
+use remora_nic::{Command, NicError, Ring};
 use remora_wire::frame::Endpoint;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -68,7 +69,9 @@ impl OwnRma {
 
     /// Resolves the way to a server, for the caller to keep. Fails over shared memory.
     pub(crate) fn find(&self, server: Endpoint) -> Result<Reached, CreateError> {
-        let peer = remora_host::connect::reach(&self.engine, server)
+        let peer = self
+            .engine
+            .reach(0, server, ROUTE_PATIENCE)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
         Ok(Reached::new(&self.engine, server, peer))
     }
@@ -176,30 +179,29 @@ impl Backend {
         };
         let ring = context.ring(u32::from(slots))?;
         let init = PortalInit {
-            ring: ring.clone(),
+            ring: rma.engine.hand(ring.clone()),
             slots,
             pd: domain.pd()?,
             cq: cq.number(),
             pid: identity.pid,
             incarnation: identity.incarnation,
         };
-        let facts = rma.engine.control(|control| {
-            let (number, first) = control.nic.create_portal(init)?;
-            if bulk_only {
-                control.nic.restrict_to_bulk(number)?;
-            }
-            Ok::<_, CreateError>(PortalFacts { number, bell: 0, first })
-        })?;
-        Ok(NewPortal { facts, ring })
+        let remora_nic::rma::PortalFacts { number, first } = rma.engine.ask(Command::CreatePortal(init))?;
+        if bulk_only {
+            rma.engine.ask::<()>(Command::RestrictToBulk { portal: number })?;
+        }
+        Ok(NewPortal { facts: PortalFacts { number, bell: 0, first }, ring })
     }
 
     pub(crate) fn destroy_portal(&self, portal: &PortalFacts) {
         match self {
             Backend::Own(rma) => {
-                let ended = rma.engine.control(|control| control.destroy_portal(portal.number));
+                let ended = rma.engine.ask::<()>(Command::DestroyPortal { portal: portal.number });
                 debug_assert!(ended.is_ok(), "only the drop of the portal destroys it");
             }
-            Backend::Lent(daemon) => daemon.release(&Request::DestroyPortal(portal.number)),
+            Backend::Lent(daemon) => {
+                daemon.release(&Request::Execute(Command::DestroyPortal { portal: portal.number }));
+            }
         }
     }
 

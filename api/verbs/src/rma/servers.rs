@@ -2,6 +2,7 @@
 //! here.
 
 use remora_host::Engine;
+use remora_host::connect::Uplink;
 use remora_memory::ForkMark;
 use remora_wire::frame::{Endpoint, Peer};
 use std::collections::VecDeque;
@@ -17,7 +18,7 @@ pub(crate) struct Reached {
 }
 
 impl Reached {
-    /// Wraps a peer entry that [`reach`](remora_host::connect::reach) has found.
+    /// Wraps a peer entry that [`reach`](Uplink::reach) has found.
     pub(crate) fn new(engine: &Arc<Engine>, server: Endpoint, peer: Peer) -> Reached {
         Reached { engine: Arc::clone(engine), server, peer, fork: ForkMark::get() }
     }
@@ -26,7 +27,7 @@ impl Reached {
 impl Drop for Reached {
     fn drop(&mut self) {
         if !self.fork.is_child() {
-            remora_host::connect::release(&self.engine, self.peer);
+            self.engine.release_peer(self.peer);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! XRC domains, which group shared receive queues.
 
 use remora_host::Engine;
+use remora_nic::Command;
 use std::sync::Arc;
 
 use crate::{Context, CreateError};
@@ -21,7 +22,7 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if !self.context.fork().is_child() {
-            let ended = self.engine.control(|control| control.nic.free_xrc_domain(self.number));
+            let ended = self.engine.ask::<()>(Command::FreeXrcDomain { domain: self.number });
             debug_assert!(ended.is_ok(), "targets and queues hold their domain");
         }
     }
@@ -34,7 +35,7 @@ impl XrcDomain {
         let asked = engine as u64 + 1;
         let most = engines.len() as u64;
         let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
-        let number = engine.control(|control| control.nic.alloc_xrc_domain())?;
+        let number = engine.ask::<u32>(Command::AllocXrcDomain)?;
         let inner = Inner { context: context.clone(), engine: Arc::clone(engine), number };
         Ok(XrcDomain { inner: Arc::new(inner) })
     }

@@ -312,7 +312,7 @@ fn sends_through_a_kernel(world: &mut World) {
         let first = left.len() == message.len();
         let whole = left.len() as u32;
         let invocation =
-            Invocation { opcode: NUMBER, tag: 9, params: false, left: whole, first, bytes: piece };
+            Invocation { opcode: NUMBER, tag: 9, params: false, left: whole, first, bytes: piece.to_vec() };
         match world.pair.invoke(&invocation) {
             Ok(()) => left = rest,
             Err(CreateError::Nic(NicError::Busy)) => {

@@ -12,13 +12,10 @@ use crate::queue_pair::QueuePair;
 
 impl Nic {
     /// Creates a queue pair that is connected to itself and ready to send (RTS), and returns its number.
-    ///
-    /// # Errors
-    /// `Full`, `Unknown`: see [`create_qp`](Nic::create_qp).
-    pub fn create_loopback(&mut self, init: LoopbackInit) -> Result<Qpn, NicError> {
+    pub(crate) fn create_loopback(&mut self, init: &LoopbackInit) -> Result<Qpn, NicError> {
         let LoopbackInit { pd, send_ring, receive_ring, receive_max_sge, send_cq, receive_cq, fetching } =
-            init;
-        let number = self.create_qp(QueuePairInit {
+            *init;
+        let number = self.create_qp(&QueuePairInit {
             service: Service::Rc,
             pd,
             send_ring,

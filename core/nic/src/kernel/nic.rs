@@ -6,23 +6,21 @@ use remora_transport::rc::strom::Part;
 use remora_transport::state::Service;
 use remora_wire::Qpn;
 
+use super::Strom;
 use super::answer::{end_lane_for, go_on_lane};
 use super::base::{KernelId, LaneId};
 use super::placement::Invocation;
 use super::serve::hand_over;
 use super::streams::PACKET;
 use super::table::{Deployed, KernelFacts, KernelInit};
-use super::{Kernel, Strom};
 use crate::config::NicError;
 use crate::nic::Nic;
+use crate::part_number::PartNumber;
 
 impl Nic {
-    /// Deploys a kernel, which serves requests immediately, and returns its number.
-    ///
-    /// # Errors
-    /// [`NicError::Full`]: the maximum number of kernels is deployed. [`NicError::Busy`]: another kernel has
-    /// the opcode. [`NicError::TooSmall`]: there are no lanes, or fewer answer blocks than lanes.
-    pub fn deploy_kernel(&mut self, init: KernelInit) -> Result<u32, NicError> {
+    /// Deploys a kernel and returns its number.
+    pub(crate) fn deploy_kernel(&mut self, init: &KernelInit) -> Result<u32, NicError> {
+        let code = self.parts.kernels(init.code)?;
         let kernels = &mut self.shared.kernels;
         kernels.sweep();
         let taken = |kernel: &Deployed| kernel.serves(init.pd, init.opcode);
@@ -30,7 +28,7 @@ impl Nic {
             return Err(NicError::Busy);
         }
         let place = kernels.deployed.iter().position(Option::is_none).ok_or(NicError::Full)?;
-        let deployed = Deployed::new(KernelId { place: place as u32, number: kernels.next }, init)
+        let deployed = Deployed::new(KernelId { place: place as u32, number: kernels.next }, init, code)
             .ok_or(NicError::TooSmall)?;
         kernels.next += 1;
         let lanes: usize = kernels.deployed.iter().flatten().map(|kernel| kernel.lanes.len()).sum();
@@ -41,16 +39,13 @@ impl Nic {
     }
 
     /// Returns the deployed kernels.
-    pub fn kernels(&self) -> impl Iterator<Item = KernelFacts> {
-        self.shared.kernels.deployed.iter().flatten().map(Deployed::facts)
+    pub(crate) fn kernels(&self) -> Vec<KernelFacts> {
+        self.shared.kernels.deployed.iter().flatten().map(Deployed::facts).collect()
     }
 
-    /// Replaces the kernels deployed under a number, one per lane. A lane switches when its old kernel rests.
-    ///
-    /// # Errors
-    /// [`NicError::Unknown`]: there is no such kernel. [`NicError::TooSmall`]: the number of kernels is not
-    /// that of the lanes.
-    pub fn replace_kernel(&mut self, number: u32, others: Vec<Box<dyn Kernel>>) -> Result<(), NicError> {
+    /// Replaces the code of a kernel, once for each lane. A lane switches when its old code rests.
+    pub(crate) fn replace_kernel(&mut self, number: u32, code: PartNumber) -> Result<(), NicError> {
+        let others = self.parts.kernels(code)?;
         let (_, kernel) = self.shared.kernels.find(number)?;
         if kernel.lanes.len() != others.len() {
             return Err(NicError::TooSmall);
@@ -61,12 +56,9 @@ impl Nic {
         Ok(())
     }
 
-    /// Removes a kernel. The kernel accepts no new requests, and requests in progress end with an error.
-    ///
-    /// # Errors
-    /// [`NicError::Unknown`]: there is no such kernel. [`NicError::Busy`]: some of its answers are not
-    /// acknowledged; call again later.
-    pub fn remove_kernel(&mut self, number: u32) -> Result<(), NicError> {
+    /// Removes a kernel, whose requests in progress end with an error. `Busy` until all its answers are
+    /// acknowledged.
+    pub(crate) fn remove_kernel(&mut self, number: u32) -> Result<(), NicError> {
         let (place, kernel) = self.shared.kernels.find(number)?;
         kernel.base.leaving = true;
         for index in 0..kernel.lanes.len() as u32 {
@@ -88,14 +80,8 @@ impl Nic {
         self.attend(index);
     }
 
-    /// Attaches a kernel to a queue pair that is ready to receive. The kernel receives the data of the peer's
-    /// WRITEs, packet by packet, after the data was placed in memory. `None` detaches the kernel. With IRN,
-    /// packets are passed in order of arrival, each once.
-    ///
-    /// # Errors
-    /// [`NicError::Unknown`]: there is no such queue pair, or no such kernel in its domain.
-    /// [`NicError::NotThisService`]: the queue pair is not a reliable connection, or not connected.
-    pub fn attach_kernel(&mut self, qp: Qpn, kernel: Option<u32>) -> Result<(), NicError> {
+    /// Attaches a kernel to the incoming WRITEs of a queue pair. `None` detaches it.
+    pub(crate) fn attach_kernel(&mut self, qp: Qpn, kernel: Option<u32>) -> Result<(), NicError> {
         let index = self.index(qp).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
         let tap = match kernel {
@@ -110,19 +96,12 @@ impl Nic {
         Ok(())
     }
 
-    /// Passes a message, or a piece of one, to a kernel of this NIC as if it came from the peer of a queue
-    /// pair. Answers go to that peer.
-    ///
-    /// # Errors
-    /// [`NicError::Unknown`]: there is no such queue pair, or no kernel for it. [`NicError::Busy`]: no lane
-    /// is free, or four pieces wait for it; try again later. [`NicError::TooSmall`]: the piece is longer than
-    /// [`PACKET`] or than the rest of the message. [`NicError::NotThisService`]: the peer did not agree on
-    /// StRoM.
-    pub fn invoke_kernel(
+    /// Passes a message, or a piece of one, to a kernel as if it came from the peer of a queue pair.
+    pub(crate) fn invoke_kernel(
         &mut self,
         mem: Mem<'_>,
         qp: Qpn,
-        invocation: &Invocation<'_>,
+        invocation: &Invocation,
     ) -> Result<(), NicError> {
         let len = invocation.bytes.len() as u32;
         if invocation.bytes.len() > PACKET || len > invocation.left {
@@ -137,20 +116,13 @@ impl Nic {
         shared.kernels.serves(qp.pd, invocation.opcode, u32::MAX).ok_or(NicError::Unknown)?;
         let ends = [invocation.first, len == invocation.left];
         let part = Part::new(invocation.opcode, invocation.tag, invocation.left, invocation.params, ends);
-        let outcome = hand_over(qp, mem, &part, invocation.bytes, shared);
+        let outcome = hand_over(qp, mem, &part, &invocation.bytes, shared);
         self.attend(index);
         if outcome == Outcome::NotReady { Err(NicError::Busy) } else { Ok(()) }
     }
 
-    /// Lets a kernel check the data of the peer's READs before the response is sent; a READ is then limited
-    /// to one packet. `None` removes the check. If the kernel is removed, such READs end with responder
-    /// errors. The check is invisible to the peer.
-    ///
-    /// # Errors
-    /// [`NicError::Unknown`]: there is no such queue pair, or no such kernel in its domain.
-    /// [`NicError::NotThisService`]: the queue pair is not RC or uses PRISM, or the kernel does not check
-    /// READs.
-    pub fn check_reads(&mut self, qp: Qpn, kernel: Option<u32>) -> Result<(), NicError> {
+    /// Lets a kernel check the data of the peer's READs. `None` removes the check.
+    pub(crate) fn check_reads(&mut self, qp: Qpn, kernel: Option<u32>) -> Result<(), NicError> {
         let index = self.index(qp).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
         let kernels = &mut self.shared.kernels;

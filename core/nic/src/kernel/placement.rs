@@ -5,6 +5,7 @@ use remora_memory::{Access, Key, Mem};
 use remora_transport::rc::strom::Part;
 use remora_transport::{Action, Outcome};
 use remora_wire::NakCode;
+use serde::{Deserialize, Serialize};
 
 use super::base::Piece;
 use super::{LOOKED_AT, Look};
@@ -12,8 +13,8 @@ use crate::queue_pair::QueuePair;
 use crate::shared::Shared;
 
 /// A message, or a piece of one, from the program to a kernel of its own NIC.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Invocation<'a> {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invocation {
     /// Opcode of the kernel.
     pub opcode: u64,
     /// 24-bit tag, which the answer carries to the peer.
@@ -26,7 +27,7 @@ pub struct Invocation<'a> {
     /// True for the first piece of a message.
     pub first: bool,
     /// Data of the piece, at most [`PACKET`](super::PACKET) bytes.
-    pub bytes: &'a [u8],
+    pub bytes: Vec<u8>,
 }
 
 /// Returns true if a kernel observes incoming WRITEs.

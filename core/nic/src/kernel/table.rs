@@ -5,21 +5,24 @@ use std::collections::VecDeque;
 use remora_memory::{Key, Pd};
 use remora_wire::Qpn;
 use remora_wire::strom::Status;
+use serde::{Deserialize, Serialize};
 
 use super::base::{Base, Block, KernelId, LaneId, SPARE};
 use super::lane::{AnswerSender, Lane};
 use super::streams::PACKET;
 use super::{BEHIND, Kernel};
 use crate::config::NicError;
+use crate::part_number::PartNumber;
 
 /// The parameters with which a kernel is deployed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelInit {
     /// Protection domain. The kernel serves queue pairs of this domain only, and has no access outside.
     pub pd: Pd,
     /// RPC opcode of the kernel. `None` makes it the fallback for opcodes without a kernel in the domain.
     pub opcode: Option<u64>,
-    /// Independent instances of the kernel, one for each queue pair served at the same time.
-    pub kernels: Vec<Box<dyn Kernel>>,
+    /// Code of the kernel, once for each lane. Each lane serves one queue pair at a time.
+    pub code: PartNumber,
     /// Keys of the memory regions that the kernel may read, and write if they allow it.
     pub grants: Vec<Key>,
     /// Number of blocks for answers, of `longest` + [`SPARE`] bytes each. A busy lane needs one, and so does
@@ -32,7 +35,7 @@ pub struct KernelInit {
 }
 
 /// The state of a kernel.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelFacts {
     /// Number of the kernel.
     pub number: u32,
@@ -63,14 +66,14 @@ pub(super) struct Deployed {
 }
 
 impl Deployed {
-    pub(crate) fn new(id: KernelId, init: KernelInit) -> Option<Deployed> {
+    pub(crate) fn new(id: KernelId, init: &KernelInit, code: Vec<Box<dyn Kernel>>) -> Option<Deployed> {
         let blocks = init.answers;
-        let fits = init.longest > 0 && !init.kernels.is_empty() && blocks as usize >= init.kernels.len();
+        let fits = init.longest > 0 && !code.is_empty() && blocks as usize >= code.len();
         let base = || Base {
             id,
             pd: init.pd,
             opcode: init.opcode,
-            grants: init.grants.into_boxed_slice(),
+            grants: init.grants.clone().into_boxed_slice(),
             memory: (0..blocks)
                 .map(|_| vec![0; init.longest as usize + SPARE as usize].into_boxed_slice())
                 .collect(),
@@ -84,7 +87,7 @@ impl Deployed {
             failures: 0,
             steps: 0,
         };
-        fits.then(|| Deployed { base: base(), lanes: init.kernels.into_iter().map(Lane::new).collect() })
+        fits.then(|| Deployed { base: base(), lanes: code.into_iter().map(Lane::new).collect() })
     }
 
     /// Returns true if the kernel serves the opcode for queue pairs of the domain.

@@ -6,7 +6,7 @@ use crate::event::AsyncEvent;
 impl Nic {
     /// Puts every queue pair into the error state, which flushes its work requests, and reports
     /// [`AsyncEvent::DeviceFatal`] (IBTA vol. 1 §11.6.3.3). So every posted work request completes.
-    pub fn fail(&mut self) {
+    pub(crate) fn fail(&mut self) {
         for index in 0..self.qps.len() as u32 {
             if let Some(qp) = &mut self.qps[index as usize] {
                 qp.enter_error(&mut self.shared);

@@ -11,28 +11,14 @@ use crate::config::NicError;
 use crate::multicast::MULTICAST_QPN;
 
 impl Nic {
-    /// Attaches a UD queue pair to a multicast group. The queue pair then receives the datagrams to the group
-    /// that carry its Q_Key.
-    ///
-    /// # Errors
-    /// `Unknown`: there is no such queue pair. `NotThisService`: it is not a UD queue pair. `NotAGroup`:
-    /// `group` is not a multicast address. `Busy`: the queue pair is attached already. `Full`: there are too
-    /// many groups, or members of this group.
-    pub fn attach_multicast(&mut self, number: Qpn, group: Address) -> Result<(), NicError> {
+    /// Attaches a UD queue pair to a multicast group.
+    pub(crate) fn attach_multicast(&mut self, number: Qpn, group: Address) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         let service = self.qps[index as usize].as_ref().map(|qp| qp.service);
         if service != Some(Service::Ud) {
             return Err(NicError::NotThisService);
         }
         self.shared.groups.attach(group, number)
-    }
-
-    /// Detaches a queue pair from a multicast group.
-    ///
-    /// # Errors
-    /// `Unknown`: the queue pair is not attached to the group.
-    pub fn detach_multicast(&mut self, number: Qpn, group: Address) -> Result<(), NicError> {
-        self.shared.groups.detach(group, number)
     }
 
     /// Processes a packet whose queue pair does not exist: a multicast packet, or one to be dropped.

@@ -5,10 +5,11 @@ use remora_transport::state::{Service, State};
 use remora_wire::Qpn;
 
 use super::Nic;
-use crate::attributes::{Modify, ModifyFault};
+use crate::attributes::{Modify, ModifyFault, QueuePairFacts};
 use crate::completion_queue::{CompletionQueue, CqFlags, Notify};
 use crate::config::{NicError, QueuePairInit, Receives};
-use crate::queue_pair::{GSI, QueuePair, Srq};
+use crate::part_number::PartNumber;
+use crate::queue_pair::{GSI, QueuePair, Queues, Srq};
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
 use crate::send_queue::Fetching;
@@ -16,36 +17,23 @@ use crate::send_queue::Fetching;
 /// The XRC domain of a queue pair that is not an XRC target.
 const NO_DOMAIN: u32 = u32::MAX;
 
-impl Nic {
-    /// Creates a completion queue over `ring` and returns its number.
-    ///
-    /// # Errors
-    /// `Full`: the configured maximum number of completion queues exists.
-    pub fn create_cq(&mut self, ring: Ring) -> Result<u32, NicError> {
-        self.create_cq_with(ring, CqFlags::default())
-    }
+/// The memory of a new queue pair's queues.
+struct Rings {
+    send: Ring,
+    receive: Option<Ring>,
+}
 
+impl Nic {
     /// Creates a completion queue with optional features and returns its number.
-    ///
-    /// # Errors
-    /// `Full`: the configured maximum number of completion queues exists.
-    pub fn create_cq_with(&mut self, ring: Ring, flags: CqFlags) -> Result<u32, NicError> {
+    pub(crate) fn create_cq(&mut self, ring: PartNumber, flags: CqFlags) -> Result<u32, NicError> {
+        let ring = self.parts.ring(ring)?;
         let place = self.shared.cqs.iter().position(Option::is_none).ok_or(NicError::Full)?;
         self.shared.cqs[place] = Some(CompletionQueue::with_flags(ring, flags));
         Ok(place as u32)
     }
 
-    /// Creates a completion queue that may overrun: new entries overwrite the oldest ones
-    /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`). Returns its number.
-    pub fn create_cq_ignoring_overrun(&mut self, ring: Ring) -> Result<u32, NicError> {
-        self.create_cq_with(ring, CqFlags { ignores_overrun: true, ..CqFlags::default() })
-    }
-
-    /// Destroys a completion queue.
-    ///
-    /// # Errors
-    /// `Busy`: a queue pair uses the completion queue. `Unknown`: there is no such completion queue.
-    pub fn destroy_cq(&mut self, cq: u32) -> Result<(), NicError> {
+    /// Destroys a completion queue that no queue pair uses.
+    pub(crate) fn destroy_cq(&mut self, cq: u32) -> Result<(), NicError> {
         if self.shared.cq_users.get(cq as usize).is_some_and(|users| !users.is_empty()) {
             return Err(NicError::Busy);
         }
@@ -56,96 +44,102 @@ impl Nic {
     }
 
     /// Moves a completion queue to another ring, with the completions that are not polled yet.
-    pub fn resize_cq(&mut self, cq: u32, ring: Ring) -> Result<(), NicError> {
+    pub(crate) fn resize_cq(&mut self, cq: u32, ring: PartNumber) -> Result<(), NicError> {
+        let ring = self.parts.ring(ring)?;
         let queue = self.shared.cqs.get_mut(cq as usize).and_then(Option::as_mut).ok_or(NicError::Unknown)?;
         if queue.resize(ring) { Ok(()) } else { Err(NicError::TooSmall) }
     }
 
     /// Requests one wake-up of a completion queue, which [`wake`](Nic::wake) reports.
-    pub fn notify_cq(&mut self, cq: u32, notify: Notify) -> Result<(), NicError> {
+    pub(crate) fn notify_cq(&mut self, cq: u32, notify: Notify) -> Result<(), NicError> {
         let queue = self.shared.cqs.get_mut(cq as usize).and_then(Option::as_mut).ok_or(NicError::Unknown)?;
         queue.notify(notify);
         Ok(())
     }
 
-    /// Returns the number of completions written since the completion queue was created; `None` if there is
-    /// no such completion queue.
-    pub fn cq_count(&self, cq: u32) -> Option<u64> {
-        self.shared.cqs.get(cq as usize)?.as_ref().map(CompletionQueue::written)
+    /// Returns the number of completions written since the completion queue was created.
+    pub(crate) fn count_completions(&self, cq: u32) -> Result<u64, NicError> {
+        let queue = self.shared.cqs.get(cq as usize).and_then(Option::as_ref);
+        queue.map(CompletionQueue::written).ok_or(NicError::Unknown)
     }
 
     /// Creates a queue pair in RESET and returns its number.
-    pub fn create_qp(&mut self, init: QueuePairInit) -> Result<Qpn, NicError> {
+    pub(crate) fn create_qp(&mut self, init: &QueuePairInit) -> Result<Qpn, NicError> {
+        let rings = self.rings_of(init)?;
         if self.numbers.is_full() {
             return Err(NicError::Full);
         }
-        let (receive, srq) = self.queues_of(&init)?;
-        self.place_qp(init, receive, srq, NO_DOMAIN)
+        let queues = self.queues_of(init, rings)?;
+        self.place_qp(init, queues, NO_DOMAIN)
+    }
+
+    /// Takes the memory of a new queue pair's queues: the send queue and, if it has one of its own, the
+    /// receive queue.
+    fn rings_of(&mut self, init: &QueuePairInit) -> Result<Rings, NicError> {
+        let send = self.parts.ring(init.send_ring);
+        let receive = match init.receives {
+            Receives::Own { ring, .. } => Some(self.parts.ring(ring)).transpose(),
+            Receives::Shared(_) | Receives::None => Ok(None),
+        };
+        Ok(Rings { send: send?, receive: receive? })
     }
 
     /// Registers a new queue pair as a user of its completion queues, and creates its receive queue.
-    fn queues_of(&mut self, init: &QueuePairInit) -> Result<(ReceiveQueue, Option<Srq>), NicError> {
+    fn queues_of(&mut self, init: &QueuePairInit, rings: Rings) -> Result<Queues, NicError> {
+        let Rings { send, receive } = rings;
         self.shared.use_cq(init.send_cq, init.pd)?;
         let made = self.shared.use_cq(init.receive_cq, init.pd).and_then(|()| {
-            self.receive_queue(init).inspect_err(|_| self.shared.release_cq(init.receive_cq, init.pd))
+            self.receive_queue(init, receive)
+                .inspect_err(|_| self.shared.release_cq(init.receive_cq, init.pd))
         });
-        made.inspect_err(|_| self.shared.release_cq(init.send_cq, init.pd))
+        let (receive, srq) = made.inspect_err(|_| self.shared.release_cq(init.send_cq, init.pd))?;
+        Ok(Queues { send, receive, srq })
     }
 
     /// Creates queue pair 1 of the general services interface in RESET (IBTA vol. 1 §3.9.4): a UD queue pair
-    /// whose Q_Key is always [`GSI_QKEY`](crate::GSI_QKEY). The queue pair receives packets for number 1,
-    /// independent of the NIC's QPN range.
-    ///
-    /// # Errors
-    /// `Busy`: queue pair 1 exists already. `NotThisService`: the requested service is not UD. All errors of
-    /// [`create_qp`](Nic::create_qp).
-    pub fn create_gsi_qp(&mut self, init: QueuePairInit) -> Result<Qpn, NicError> {
+    /// whose Q_Key is always [`GSI_QKEY`](crate::GSI_QKEY).
+    pub(crate) fn create_gsi_qp(&mut self, init: &QueuePairInit) -> Result<Qpn, NicError> {
+        let rings = self.rings_of(init)?;
         if init.service != Service::Ud {
             return Err(NicError::NotThisService);
         }
         if self.qps[GSI as usize].is_some() {
             return Err(NicError::Busy);
         }
-        let (receive, srq) = self.queues_of(&init)?;
+        let queues = self.queues_of(init, rings)?;
         let number = Qpn::new(GSI);
-        self.put_qp(GSI, number, init, receive, srq, NO_DOMAIN);
+        self.put_qp(GSI, number, init, queues, NO_DOMAIN);
         Ok(number)
     }
 
     /// Assigns a table index and a number to a new queue pair.
     pub(crate) fn place_qp(
         &mut self,
-        init: QueuePairInit,
-        receive: ReceiveQueue,
-        srq: Option<Srq>,
+        init: &QueuePairInit,
+        queues: Queues,
         xrc_domain: u32,
     ) -> Result<Qpn, NicError> {
         let (index, number) = self.numbers.take().ok_or(NicError::Full)?;
-        self.put_qp(index, number, init, receive, srq, xrc_domain);
+        self.put_qp(index, number, init, queues, xrc_domain);
         Ok(number)
     }
 
-    fn put_qp(
-        &mut self,
-        index: u32,
-        number: Qpn,
-        init: QueuePairInit,
-        receive: ReceiveQueue,
-        srq: Option<Srq>,
-        xrc_domain: u32,
-    ) {
+    fn put_qp(&mut self, index: u32, number: Qpn, init: &QueuePairInit, queues: Queues, xrc_domain: u32) {
         let owner = Owner::new(self.shared.engine, number.get());
         let enabled = (init.fetching != Fetching::Posted).then_some((number, init.pd));
         self.shared.control.set_enabled(index, enabled);
-        self.qps[index as usize] =
-            Some(Box::new(QueuePair::new(number, owner, init, receive, srq, xrc_domain)));
+        self.qps[index as usize] = Some(Box::new(QueuePair::new(number, owner, init, queues, xrc_domain)));
     }
 
     /// Returns the receive queue of a new queue pair, and the shared receive queue if it uses one.
-    fn receive_queue(&mut self, init: &QueuePairInit) -> Result<(ReceiveQueue, Option<Srq>), NicError> {
+    fn receive_queue(
+        &mut self,
+        init: &QueuePairInit,
+        ring: Option<Ring>,
+    ) -> Result<(ReceiveQueue, Option<Srq>), NicError> {
         match (&init.receives, init.service) {
-            (Receives::Own { ring, max_sge }, Service::Rc | Service::Uc | Service::Ud) => {
-                Ok((ReceiveQueue::new(ring.clone(), *max_sge), None))
+            (Receives::Own { max_sge, .. }, Service::Rc | Service::Uc | Service::Ud) => {
+                Ok((ReceiveQueue::new(ring.ok_or(NicError::NoPart)?, *max_sge), None))
             }
             (Receives::Shared(number), Service::Rc | Service::Uc | Service::Ud) => {
                 let (place, stride) = self.shared.srqs.join(*number)?;
@@ -158,12 +152,9 @@ impl Nic {
         }
     }
 
-    /// Destroys a queue pair. Its work requests and unpolled completions are discarded, and packets for it
-    /// are dropped.
-    ///
-    /// # Errors
-    /// `Busy`: the queue pair is attached to a multicast group. `Unknown`: there is no such queue pair.
-    pub fn destroy_qp(&mut self, number: Qpn) -> Result<(), NicError> {
+    /// Destroys a queue pair that is not attached to a multicast group. Its work requests and unpolled
+    /// completions are discarded.
+    pub(crate) fn destroy_qp(&mut self, number: Qpn) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         if self.shared.groups.has(number) {
             return Err(NicError::Busy);
@@ -194,7 +185,7 @@ impl Nic {
     }
 
     /// Changes the state and attributes of a queue pair. On an error nothing is changed.
-    pub fn modify_qp(&mut self, number: Qpn, change: &Modify) -> Result<(), ModifyFault> {
+    pub(crate) fn modify_qp(&mut self, number: Qpn, change: &Modify) -> Result<(), ModifyFault> {
         let index = self.index(number).ok_or(ModifyFault::NoQueuePair)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(ModifyFault::NoQueuePair) };
         qp.modify(change, &mut self.shared)?;
@@ -202,19 +193,20 @@ impl Nic {
         Ok(())
     }
 
-    /// Returns the attributes of a queue pair, including its state (`ibv_query_qp`); `None` if there is no
-    /// such queue pair.
-    pub fn query_qp(&self, number: Qpn) -> Option<Modify> {
-        self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.query())
+    /// Returns the attributes and measures of a queue pair.
+    pub(crate) fn query_qp(&self, number: Qpn) -> Result<QueuePairFacts, NicError> {
+        let index = self.index(number).ok_or(NicError::Unknown)?;
+        let qp = self.qps[index as usize].as_ref().ok_or(NicError::Unknown)?;
+        Ok(QueuePairFacts {
+            attributes: qp.query(),
+            rnr_waits: qp.machine.rnr_waits(),
+            backlog: qp.machine.backlog(),
+            tenant: qp.tenant,
+        })
     }
 
-    /// Returns how often a queue pair had to wait because the peer had no receive work request (RNR NAK),
-    /// since it was connected.
-    pub fn rnr_waits(&self, number: Qpn) -> Option<u32> {
-        self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.machine.rnr_waits())
-    }
-
-    /// Returns the number of packets of submitted requests that have not been sent for the first time.
+    /// Returns the number of packets of a queue pair's submitted requests that have not been sent for the
+    /// first time; `None` if there is no such queue pair.
     pub fn backlog(&self, number: Qpn) -> Option<u64> {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.machine.backlog())
     }

@@ -6,6 +6,7 @@ use remora_wire::Qpn;
 use super::Nic;
 use crate::config::NicError;
 use crate::event::AsyncEvent;
+use crate::part_number::PartNumber;
 use crate::receive_queue::{Receive, ReceiveQueue, stride};
 use crate::ring::Ring;
 use crate::shared::Shared;
@@ -14,45 +15,15 @@ use crate::wqe::MAX_SGE;
 
 impl Nic {
     /// Creates a shared receive queue and returns its number.
-    ///
-    /// # Errors
-    /// `Full`: the configured maximum number exists. `TooSmall`: the ring holds no work request. `Unknown`:
-    /// there is no such XRC domain or completion queue.
-    pub fn create_srq(&mut self, init: SrqInit) -> Result<Qpn, NicError> {
-        self.shared.create_srq(init)
-    }
-
-    /// Destroys a shared receive queue.
-    ///
-    /// # Errors
-    /// `Busy`: a queue pair uses the queue.
-    pub fn destroy_srq(&mut self, srq: Qpn) -> Result<(), NicError> {
-        self.shared.destroy_srq(srq)
-    }
-
-    /// Arms the limit: one event is raised when fewer than `limit` work requests are left, immediately if
-    /// this is already so. 0 disarms the limit.
-    ///
-    /// # Errors
-    /// `TooSmall`: the limit exceeds the capacity of the queue.
-    pub fn arm_srq(&mut self, srq: Qpn, limit: u32) -> Result<(), NicError> {
-        self.shared.arm_srq(srq, limit)
+    pub(crate) fn create_srq(&mut self, init: &SrqInit) -> Result<Qpn, NicError> {
+        let ring = self.parts.ring(init.ring)?;
+        self.shared.create_srq(init, ring)
     }
 
     /// Moves a shared receive queue to another ring, with the posted work requests.
-    ///
-    /// # Errors
-    /// `TooSmall`: the ring is too small for the posted work requests or for the armed limit.
-    pub fn resize_srq(&mut self, srq: Qpn, ring: Ring) -> Result<(), NicError> {
+    pub(crate) fn resize_srq(&mut self, srq: Qpn, ring: PartNumber) -> Result<(), NicError> {
+        let ring = self.parts.ring(ring)?;
         self.shared.resize_srq(srq, ring)
-    }
-
-    /// Returns the capacity, the limit and the number of posted work requests of a shared receive queue.
-    ///
-    /// # Errors
-    /// `Unknown`: there is no such shared receive queue.
-    pub fn query_srq(&mut self, srq: Qpn) -> Result<SrqFacts, NicError> {
-        self.shared.query_srq(srq)
     }
 }
 
@@ -81,9 +52,9 @@ impl Shared {
         Some(taken)
     }
 
-    fn create_srq(&mut self, init: SrqInit) -> Result<Qpn, NicError> {
+    fn create_srq(&mut self, init: &SrqInit, ring: Ring) -> Result<Qpn, NicError> {
         let stride = stride(init.max_sge.min(MAX_SGE as u32));
-        let max_wr = init.ring.slots() / stride;
+        let max_wr = ring.slots() / stride;
         if max_wr == 0 {
             return Err(NicError::TooSmall);
         }
@@ -100,14 +71,14 @@ impl Shared {
         };
         let generation = u32::from(self.srqs.generations[place as usize]);
         let number = Qpn::new((generation << self.srqs.index_bits | place) & 0x00ff_ffff);
-        let SrqInit { pd, ring, xrc, .. } = init;
+        let SrqInit { pd, xrc, .. } = *init;
         let queue =
             SharedReceiveQueue { number, pd, xrc, ring, stride, produced: 0, taken: 0, limit: 0, users: 0 };
         self.srqs.places[place as usize] = Some(queue);
         Ok(number)
     }
 
-    fn destroy_srq(&mut self, number: Qpn) -> Result<(), NicError> {
+    pub(crate) fn destroy_srq(&mut self, number: Qpn) -> Result<(), NicError> {
         if self.srqs.get_mut(number)?.users > 0 {
             return Err(NicError::Busy);
         }
@@ -127,7 +98,7 @@ impl Shared {
         }
     }
 
-    fn arm_srq(&mut self, number: Qpn, limit: u32) -> Result<(), NicError> {
+    pub(crate) fn arm_srq(&mut self, number: Qpn, limit: u32) -> Result<(), NicError> {
         let queue = self.srqs.get_mut(number)?;
         if limit > queue.max_wr() {
             return Err(NicError::TooSmall);
@@ -145,7 +116,7 @@ impl Shared {
         if too_small || !queue.resize(ring) { Err(NicError::TooSmall) } else { Ok(()) }
     }
 
-    fn query_srq(&mut self, number: Qpn) -> Result<SrqFacts, NicError> {
+    pub(crate) fn query_srq(&mut self, number: Qpn) -> Result<SrqFacts, NicError> {
         let queue = self.srqs.get_mut(number)?;
         Ok(SrqFacts { max_wr: queue.max_wr(), limit: queue.limit, waiting: queue.waiting() })
     }

@@ -6,8 +6,10 @@
 //! counted later, because the counters are rarely in the cache.
 
 use remora_memory::Pd;
+use serde::{Deserialize, Serialize};
 
 use crate::config::NicError;
+use crate::part_number::PartNumber;
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
 
@@ -21,14 +23,18 @@ const DEFERRED_MAX: usize = 64;
 /// Maximum number of buffers of a list.
 const MAX_COUNT: u32 = 1 << 24;
 
+/// Largest number of words of a list's bits that one command asks for.
+pub const MAX_WORDS: u32 = 1 << 12;
+
 /// The parameters of a free list: `count` buffers of `size` bytes each, contiguous from `base` on. Buffers
 /// become free by being posted.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreeListInit {
     /// Protection domain; only its queue pairs can allocate from the list.
     pub pd: Pd,
     /// Ring in which buffers are posted, as receive work requests with one element; only the element's
     /// address is used.
-    pub ring: Ring,
+    pub ring: PartNumber,
     /// Address of the first buffer, in the address space of its memory region.
     pub base: u64,
     /// Size of each buffer in bytes.
@@ -38,7 +44,7 @@ pub struct FreeListInit {
 }
 
 /// The state of a free list.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreeListFacts {
     /// Total number of buffers.
     pub capacity: u32,
@@ -80,7 +86,7 @@ pub(crate) enum Taken {
     Foreign,
 }
 
-pub(super) struct FreeList {
+pub(crate) struct FreeList {
     number: u64,
     init: FreeListInit,
     queue: ReceiveQueue,
@@ -182,7 +188,7 @@ impl FreeList {
         assert!(resting.all(|(_, pins)| *pins > 0), "a buffer that rests is pinned");
     }
 
-    pub(super) fn facts(&mut self) -> FreeListFacts {
+    pub(crate) fn facts(&mut self) -> FreeListFacts {
         self.look_at_all();
         FreeListFacts {
             capacity: self.init.count,
@@ -225,13 +231,13 @@ impl FreeLists {
     }
 
     /// Destroys the list with this number. The states of its buffers do not change.
-    pub(super) fn destroy(&mut self, number: u64) -> Result<(), NicError> {
+    pub(crate) fn destroy(&mut self, number: u64) -> Result<(), NicError> {
         self.get(number).ok_or(NicError::Unknown)?;
         self.places[number as usize & ((1 << PLACE_BITS) - 1)] = None;
         Ok(())
     }
 
-    pub(super) fn create(&mut self, init: FreeListInit) -> Result<u64, NicError> {
+    pub(super) fn create(&mut self, init: FreeListInit, ring: Ring) -> Result<u64, NicError> {
         let last = u64::from(init.count).checked_mul(u64::from(init.size));
         let Some(bytes) = last.filter(|bytes| init.base.checked_add(*bytes).is_some()) else {
             return Err(NicError::TooSmall);
@@ -251,7 +257,7 @@ impl FreeLists {
         let count = init.count as usize;
         self.places[place] = Some(FreeList {
             number,
-            queue: ReceiveQueue::new(init.ring.clone(), 1),
+            queue: ReceiveQueue::new(ring, 1),
             init,
             bytes,
             states: vec![State::Out; count].into_boxed_slice(),
@@ -372,7 +378,7 @@ impl FreeLists {
     }
 
     /// Returns the list with this number, after all its pins were counted.
-    pub(super) fn settled(&mut self, number: u64) -> Result<&mut FreeList, NicError> {
+    pub(crate) fn settled(&mut self, number: u64) -> Result<&mut FreeList, NicError> {
         self.count();
         self.get(number).ok_or(NicError::Unknown)
     }

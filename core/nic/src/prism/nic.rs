@@ -1,47 +1,29 @@
-//! Creation and destruction of free lists, and execution of delayed READs.
+//! Creation of free lists, the search for allocated buffers, and execution of delayed READs.
 
 use remora_memory::Mem;
 use remora_transport::Instant;
 use remora_wire::packet;
 
-use super::free_list::{FreeList, FreeListFacts, FreeListInit};
+use super::free_list::{FreeListInit, MAX_WORDS};
 use crate::config::NicError;
 use crate::nic::Nic;
 
 impl Nic {
-    /// Creates a free list and returns its number, which ALLOCATE names.
-    ///
-    /// # Errors
-    /// `Full`: the configured maximum number of free lists exists. `TooSmall`: size or count of the buffers
-    /// is 0 or too large, or the buffers exceed the address space.
-    pub fn create_free_list(&mut self, init: FreeListInit) -> Result<u64, NicError> {
-        self.shared.free_lists.create(init)
+    /// Creates a free list and returns its number.
+    pub(crate) fn create_free_list(&mut self, init: &FreeListInit) -> Result<u64, NicError> {
+        let ring = self.parts.ring(init.ring)?;
+        self.shared.free_lists.create(*init, ring)
     }
 
-    /// Destroys a free list. Later ALLOCATEs that name it fail with a remote access error. The buffers remain
-    /// unchanged.
-    ///
-    /// # Errors
-    /// `Unknown`: there is no such free list.
-    pub fn destroy_free_list(&mut self, number: u64) -> Result<(), NicError> {
-        self.shared.free_lists.destroy(number)
-    }
-
-    /// Returns the capacity of a free list and the number of free and resting buffers.
-    ///
-    /// # Errors
-    /// `Unknown`: there is no such free list.
-    pub fn free_list_facts(&mut self, number: u64) -> Result<FreeListFacts, NicError> {
-        self.shared.free_lists.settled(number).map(FreeList::facts)
-    }
-
-    /// Sets in `bits` the buffers of a free list that are neither free nor resting. Bit 0 of the first word
-    /// is buffer `first`; bits beyond the last buffer are 0.
-    ///
-    /// # Errors
-    /// `Unknown`: there is no such free list.
-    pub fn free_list_out(&mut self, number: u64, first: u32, bits: &mut [u64]) -> Result<(), NicError> {
-        self.shared.free_lists.settled(number).map(|list| list.out(first, bits))
+    /// Returns the bits of the buffers of a free list that are neither free nor resting.
+    pub(crate) fn find_buffers(&mut self, list: u64, first: u32, words: u32) -> Result<Vec<u64>, NicError> {
+        if words > MAX_WORDS {
+            return Err(NicError::TooLarge);
+        }
+        let list = self.shared.free_lists.settled(list)?;
+        let mut bits = vec![0; words as usize];
+        list.out(first, &mut bits);
+        Ok(bits)
     }
 
     /// Executes the delayed READs.

@@ -1,7 +1,7 @@
 //! The operation `modify`: the effect of each state transition on a queue pair.
 
 use remora_transport::rc::{FOR_EVER, Requester, Responder, irn};
-use remora_transport::state::{Service, State, modify};
+use remora_transport::state::{Attributes, Service, State, modify};
 use remora_transport::{timers, uc, ud};
 use remora_wire::Psn;
 
@@ -23,7 +23,7 @@ impl QueuePair {
         modify(self.state, target, self.service, change.given()).map_err(ModifyFault::Transition)?;
         change.check_values(self.state, shared.any_path_mtu)?;
         if self.number.get() == GSI && change.qkey.is_some_and(|qkey| qkey != GSI_QKEY) {
-            return Err(ModifyFault::Value("qkey"));
+            return Err(ModifyFault::Value(Attributes::QKEY));
         }
         self.remember(change, shared);
         match (self.state, target) {

@@ -5,9 +5,10 @@ use remora_transport::Instant;
 use remora_transport::rma::Status;
 use remora_wire::frame::{Egress, Ingress, Origin, Peer, Start};
 use remora_wire::{ethernet, rma};
+use serde::{Deserialize, Serialize};
 
 use super::issue::forget;
-use super::{Delays, Init, PortalInit, Rma};
+use super::{Delays, Init, PortalFacts, PortalInit, Rma};
 use crate::arrived::Arrived;
 use crate::config::NicError;
 use crate::fair_scheduler::{RMA, RMA_TENANT};
@@ -15,18 +16,18 @@ use crate::nic::Nic;
 use crate::turn::{TURN_BYTES, TurnEnd, TurnUsage};
 
 /// The state of 1RMA on an engine.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// Size of the window in bytes.
     pub window: u32,
     /// Free part of the window in bytes.
     pub free: u32,
     /// Number of operations that wait for the window.
-    pub waiting: usize,
+    pub waiting: u64,
     /// Number of operations that the engine serves.
-    pub serving: usize,
+    pub serving: u64,
     /// Size of the tables in bytes.
-    pub bytes: usize,
+    pub bytes: u64,
     /// Number of keys derived since the start.
     pub derivations: u64,
     /// Number of keys expanded since the start.
@@ -44,29 +45,21 @@ impl Nic {
         self.rma.as_ref().is_some_and(|rma| rma.user.strong_count() > 0)
     }
 
-    /// Creates a command portal. Returns its number, and the first of its consecutive slots.
-    ///
-    /// # Errors
-    /// `NotThisService`: 1RMA is not enabled on the engine. `Full`: there are too many portals or slots.
-    /// `TooSmall`: no slot is requested, or the ring has fewer entries than slots. `Unknown`: there is no
-    /// such completion queue.
-    pub fn create_portal(&mut self, init: PortalInit) -> Result<(u32, u16), NicError> {
+    /// Creates a command portal.
+    pub(crate) fn create_portal(&mut self, init: &PortalInit) -> Result<PortalFacts, NicError> {
+        let ring = self.parts.ring(init.ring)?;
         let rma = self.rma.as_mut().ok_or(NicError::NotThisService)?;
-        if init.ring.slots() < u64::from(init.slots) {
+        if ring.slots() < u64::from(init.slots) {
             return Err(NicError::TooSmall);
         }
         let cq = init.cq;
         let pd = init.pd;
         self.shared.use_cq(cq, pd)?;
-        rma.portals.create(init).inspect_err(|_| self.shared.release_cq(cq, pd))
+        rma.portals.create(init, ring).inspect_err(|_| self.shared.release_cq(cq, pd))
     }
 
-    /// Destroys a portal. Its operations end without completions. Data of a write that was already sent may
-    /// still take effect at the server.
-    ///
-    /// # Errors
-    /// `Unknown`: there is no such portal.
-    pub fn destroy_portal(&mut self, now: Instant, number: u32) -> Result<(), NicError> {
+    /// Destroys a portal, whose operations end without completions.
+    pub(crate) fn destroy_portal(&mut self, now: Instant, number: u32) -> Result<(), NicError> {
         let rma = self.rma.as_mut().ok_or(NicError::Unknown)?;
         let portal = rma.portals.remove(number).ok_or(NicError::Unknown)?;
         portal.wipe();
@@ -79,11 +72,8 @@ impl Nic {
         Ok(())
     }
 
-    /// Restricts a portal to commands of the bulk class. Other commands complete with an error.
-    ///
-    /// # Errors
-    /// `Unknown`: there is no such portal.
-    pub fn restrict_to_bulk(&mut self, portal: u32) -> Result<(), NicError> {
+    /// Restricts a portal to commands of the bulk class.
+    pub(crate) fn restrict_to_bulk(&mut self, portal: u32) -> Result<(), NicError> {
         self.rma.as_mut().ok_or(NicError::Unknown)?.portals.restrict_to_bulk(portal)
     }
 
@@ -96,14 +86,14 @@ impl Nic {
     }
 
     /// Returns the state of 1RMA on this engine; `None` if 1RMA is not enabled.
-    pub fn rma_facts(&self) -> Option<Facts> {
+    pub(crate) fn rma_facts(&self) -> Option<Facts> {
         let rma = self.rma.as_ref()?;
         Some(Facts {
             window: rma.settings.window,
             free: rma.solicitation.free(),
-            waiting: rma.solicitation.waiting(),
-            serving: rma.responder.serving(),
-            bytes: rma.requester.bytes() + rma.responder.bytes() + rma.keys.bytes(),
+            waiting: rma.solicitation.waiting() as u64,
+            serving: rma.responder.serving() as u64,
+            bytes: (rma.requester.bytes() + rma.responder.bytes() + rma.keys.bytes()) as u64,
             derivations: rma.keys.derivations,
             expansions: rma.keys.expansions,
         })

@@ -4,16 +4,19 @@
 use std::collections::VecDeque;
 
 use remora_memory::Pd;
+use serde::{Deserialize, Serialize};
 
 use crate::config::NicError;
+use crate::part_number::PartNumber;
 use crate::ring::Ring;
 use crate::wqe::SLOT;
 
 /// The parameters with which a portal is created.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortalInit {
     /// Memory of the ring of commands. Each slot has at most one command, so the ring needs as many entries
     /// as there are slots.
-    pub ring: Ring,
+    pub ring: PartNumber,
     /// Number of slots: the maximum number of concurrent operations.
     pub slots: u16,
     /// Protection domain of the local operands.
@@ -24,6 +27,15 @@ pub struct PortalInit {
     pub pid: u32,
     /// Random number of the NIC's start, or of the program's attachment.
     pub incarnation: u32,
+}
+
+/// The number and the slots of a portal.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortalFacts {
+    /// Its number.
+    pub number: u32,
+    /// The first of its consecutive slots.
+    pub first: u16,
 }
 
 /// A command portal.
@@ -74,7 +86,7 @@ impl Portals {
     }
 
     /// Creates a portal. Returns its number, and the first of its consecutive slots.
-    pub(crate) fn create(&mut self, init: PortalInit) -> Result<(u32, u16), NicError> {
+    pub(crate) fn create(&mut self, init: &PortalInit, ring: Ring) -> Result<PortalFacts, NicError> {
         let place = self.places.iter().position(Option::is_none).ok_or(NicError::Full)?;
         let wanted = usize::from(init.slots);
         if wanted == 0 {
@@ -84,7 +96,7 @@ impl Portals {
         let first = self.owners.windows(wanted).position(free).ok_or(NicError::Full)?;
         self.owners[first..first + wanted].fill(place as u16);
         self.places[place] = Some(Portal {
-            ring: init.ring,
+            ring,
             fetched: 0,
             first: first as u16,
             slots: init.slots,
@@ -95,7 +107,7 @@ impl Portals {
             bulk_only: false,
             due: false,
         });
-        Ok((place as u32, first as u16))
+        Ok(PortalFacts { number: place as u32, first: first as u16 })
     }
 
     /// Removes a portal and frees its slots.

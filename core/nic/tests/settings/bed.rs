@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Key, Pd, Range, Table};
+use remora_memory::{Access, Bytes, Config as TableConfig, Key, Pd, Range, Table};
 use remora_nic::cqe::Cqe;
 use remora_nic::{
-    AddressVector, CompletionPoller, Config, Fetching, Flags, Modify, Nic, Operation, Payload, QueuePairInit,
-    Receives, Remote, Ring, SendQueue, Service, Sge, WorkRequest, wqe,
+    AddressVector, Bare, Command, CompletionPoller, Config, CqFlags, Fetching, Flags, Modify, Operation,
+    Payload, QueuePairInit, Receives, Remote, Ring, SendQueue, Service, Sge, WorkRequest, wqe,
 };
 use remora_transport::state::State;
 use remora_transport::{Counters, Instant};
@@ -114,7 +114,7 @@ struct End {
 
 /// A NIC, its port and its memory.
 pub(crate) struct Host {
-    pub engine: Biased<Nic>,
+    pub engine: Bare,
     pub port: Port,
     pd: Pd,
     memory: Bytes,
@@ -145,11 +145,12 @@ impl Host {
         let key = table.register(pd, &[Range::whole(&memory)], rights()).unwrap();
         let endpoint = endpoint(number);
         let config = Config { checks_icrc: false, max_qps: 64, max_cqs: 4, endpoint, ..*config };
-        let mut nic = Nic::new(config);
+        let engine = Bare::new(&table, config);
         let completions = ring(64 * SLOTS);
-        let cq = nic.create_cq(completions.clone()).unwrap();
+        let cq = engine
+            .ask(Command::CreateCq { ring: engine.hand(completions.clone()), flags: CqFlags::default() })
+            .unwrap();
         let port = Port { frames: VecDeque::new(), space: [usize::MAX; Class::COUNT], lent: None };
-        let engine = Biased::new(&table, nic);
         let poller = CompletionPoller::new(completions);
         Host { engine, port, pd, memory, key, cq, poller, ends: Vec::new() }
     }
@@ -159,14 +160,14 @@ impl Host {
         let init = QueuePairInit {
             service: Service::Rc,
             pd: self.pd,
-            send_ring: send.clone(),
-            receives: Receives::Own { ring: ring(1), max_sge: 1 },
+            send_ring: self.engine.hand(send.clone()),
+            receives: Receives::Own { ring: self.engine.hand(ring(1)), max_sge: 1 },
             send_cq: self.cq,
             receive_cq: self.cq,
             signal_all: true,
             fetching: Fetching::Posted,
         };
-        let number = self.engine.enter().parts().0.create_qp(init).unwrap();
+        let number = self.engine.ask(Command::CreateQp(init)).unwrap();
         let send = SendQueue::new(send, wqe::Bounds { max_sge: 1, max_inline: 0 });
         self.ends.push(End { number, send });
         number
@@ -203,9 +204,10 @@ impl Bed {
         let numbers = [0, 1].map(|host| self.hosts[host].create());
         for host in [0, 1] {
             let changes = changes(host, numbers[1 - host], link);
-            let mut engine = self.hosts[host].engine.enter();
+            let engine = &self.hosts[host].engine;
             for change in changes {
-                engine.parts().0.modify_qp(numbers[host], &change).unwrap();
+                let command = Command::ModifyQp { qp: numbers[host], change: Box::new(change) };
+                engine.ask::<()>(command).unwrap();
             }
         }
         self.hosts[0].ends.len() - 1
@@ -218,7 +220,8 @@ impl Bed {
 
     pub(crate) fn modify(&mut self, host: usize, place: usize, change: &Modify) {
         let number = self.number(host, place);
-        self.hosts[host].engine.enter().parts().0.modify_qp(number, change).unwrap();
+        let command = Command::ModifyQp { qp: number, change: Box::new(*change) };
+        self.hosts[host].engine.ask::<()>(command).unwrap();
     }
 
     pub(crate) fn write(&mut self, host: usize, place: usize, len: usize) {

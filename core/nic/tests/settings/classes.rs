@@ -1,7 +1,7 @@
 //! Traffic classes: what leaves in which, and that a class that is stopped holds up no other.
 
 use crate::bed::{Bed, Frame, Link, MTU};
-use remora_nic::{Config, Modify};
+use remora_nic::{Command, Config, Modify};
 use remora_wire::Opcode;
 use remora_wire::frame::Class;
 
@@ -109,7 +109,7 @@ fn a_queue_pair_of_another_class_goes_on_and_those_of_one_class_share_it_equally
             ((0..8).map(|_| bed.connect(&link(false))).collect(), bed.connect(&other));
         if let Some(tenant) = tenant {
             let number = bed.number(0, free);
-            bed.hosts[0].engine.enter().parts().0.set_tenant(number, tenant).unwrap();
+            bed.hosts[0].engine.ask::<()>(Command::SetTenant { qp: number, tenant }).unwrap();
         }
         bed.hosts[0].port.space[DATA] = 0;
         stopped.iter().for_each(|pair| bed.write(0, *pair, 200 * MTU));
@@ -138,7 +138,7 @@ fn a_queue_pair_that_goes_waits_for_no_class() {
     for pair in pairs {
         assert_eq!(awaited(&mut bed, 0), (1 << DATA, false));
         let number = bed.number(0, pair);
-        bed.hosts[0].engine.enter().parts().0.destroy_qp(number).unwrap();
+        bed.hosts[0].engine.ask::<()>(Command::DestroyQp(number)).unwrap();
     }
     bed.hosts[0].port.space[DATA] = 10;
     assert_eq!((awaited(&mut bed, 0), bed.transmit(0, 64)), ((0, false), 0));

@@ -2,9 +2,10 @@
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use serde::{Deserialize, Serialize};
 
 /// An IP address as a RoCE GID; an IPv4 address has the form `::ffff:a.b.c.d` (IBTA volume 1, annex A17).
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Address(pub [u8; 16]);
 
 impl Address {
@@ -102,7 +103,7 @@ impl fmt::Debug for Address {
 }
 
 /// An address and a UDP port.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Endpoint {
     /// IP address, which is also the GID.
     pub address: Address,

@@ -3,10 +3,11 @@
 use super::IpFields;
 use super::{Endpoint, Network, Start};
 use crate::{ethernet, ipv4, ipv6, udp};
+use serde::{Deserialize, Serialize};
 
 /// The headers below the transport for one direction between two endpoints. The NIC writes them on ports
 /// whose frames do not start at the BTH.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Source address and UDP port.
     pub source: Endpoint,

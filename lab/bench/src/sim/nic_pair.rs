@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use remora_fabric::{Settings, changes};
-use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
+use remora_memory::{Access, Bytes, Config as TableConfig, Range, Table};
 use remora_nic::{
-    AddressVector, CompletionPoller, Config, Fetching, Flags, Nic, Operation, Payload, QueuePairInit,
-    Receives, Remote, Ring, SendQueue, Service, Sge, WorkRequest, wqe,
+    AddressVector, Bare, Command, CompletionPoller, Config, CqFlags, Fetching, Flags, Operation, Payload,
+    QueuePairInit, Receives, Remote, Ring, SendQueue, Service, Sge, WorkRequest, wqe,
 };
 use remora_wire::Qpn;
 use remora_wire::frame::Route;
@@ -51,7 +51,7 @@ impl Egress for Pipe {
 
 /// A NIC of the pair, with one queue pair.
 struct Side {
-    engine: Biased<Nic>,
+    engine: Bare,
     out: Pipe,
     send: SendQueue,
     poller: CompletionPoller,
@@ -68,27 +68,29 @@ fn side(seed: u64) -> Result<Side> {
     let table =
         Table::new(TableConfig { key_seed: seed, max_regions: 8, max_ranges: 16, ..TableConfig::default() });
     let table = Arc::new(table.context("memory for a table of regions")?);
-    let mut nic = Nic::new(Config { checks_icrc: false, max_qps: 64, ..Config::default() });
+    let nic = Bare::new(&table, Config { checks_icrc: false, max_qps: 64, ..Config::default() });
     let pd = table.alloc_pd().context("a protection domain")?;
     let memory = Bytes::heap(4096).context("memory of a region")?;
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let lkey = table.register(pd, &[Range::whole(&memory)], access).context("a region")?;
     let send = ring(SLOTS)?;
     let entries = ring(SLOTS)?;
-    let cq = nic.create_cq(entries.clone()).context("a completion queue")?;
+    let cq = nic
+        .ask(Command::CreateCq { ring: nic.hand(entries.clone()), flags: CqFlags::default() })
+        .context("a completion queue")?;
     let init = QueuePairInit {
         service: Service::Rc,
         pd,
-        send_ring: send.clone(),
-        receives: Receives::Own { ring: ring(SLOTS)?, max_sge: 1 },
+        send_ring: nic.hand(send.clone()),
+        receives: Receives::Own { ring: nic.hand(ring(SLOTS)?), max_sge: 1 },
         send_cq: cq,
         receive_cq: cq,
         signal_all: false,
         fetching: Fetching::Posted,
     };
-    let number = nic.create_qp(init).context("a queue pair")?;
+    let number = nic.ask(Command::CreateQp(init)).context("a queue pair")?;
     Ok(Side {
-        engine: Biased::new(&table, nic),
+        engine: nic,
         out: Pipe { bytes: vec![0; FRAME * SLOTS as usize], lens: Vec::with_capacity(SLOTS as usize) },
         send: SendQueue::new(send, wqe::Bounds { max_sge: 1, max_inline: 0 }),
         poller: CompletionPoller::new(entries),
@@ -110,7 +112,8 @@ fn connect(own: &Side, peer: Qpn) -> Result<()> {
         ..Settings::default()
     };
     for change in changes(Service::Rc, address, peer, [0, 0], &settings) {
-        own.engine.enter().parts().0.modify_qp(own.number, &change).context("connecting a queue pair")?;
+        let command = Command::ModifyQp { qp: own.number, change: Box::new(change) };
+        own.engine.ask::<()>(command).context("connecting a queue pair")?;
     }
     Ok(())
 }

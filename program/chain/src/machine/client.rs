@@ -6,8 +6,8 @@ use remora_nic::chain::LoopbackInit;
 use remora_nic::cqe::Cqe;
 use remora_nic::wqe::{Bounds, MAX_INLINE};
 use remora_nic::{
-    CompletionKind, CompletionPoller, Fetching, Flags, Nic, Operation, Payload, ReceiveQueue, ReceiveRequest,
-    Ring, SendQueue, Sge, Status, WorkRequest,
+    Bare, Command, CompletionKind, CompletionPoller, Fetching, Flags, Operation, Payload, ReceiveQueue,
+    ReceiveRequest, Ring, SendQueue, Sge, Status, WorkRequest,
 };
 use remora_wire::Qpn;
 
@@ -44,7 +44,7 @@ pub(super) struct Client {
 
 impl Client {
     pub(crate) fn create(
-        nic: &mut Nic,
+        nic: &Bare,
         table: &Table,
         pd: Pd,
         receive_ring: Ring,
@@ -57,17 +57,17 @@ impl Client {
         let send = SendQueue::new(ring(SLOTS)?, bounds);
         let mut inbox_receives = ReceiveQueue::new(ring(ANSWERS as u32)?, INBOX_SGE);
         let inbox_completions = ring(COMPLETIONS)?;
-        let own_cq = nic.create_cq_ignoring_overrun(ring(1)?).map_err(full)?;
-        let inbox_cq = nic.create_cq_ignoring_overrun(inbox_completions.clone()).map_err(full)?;
-        let qp = nic.create_loopback(LoopbackInit {
+        let own_cq = super::create_counted_cq(nic, ring(1)?)?;
+        let inbox_cq = super::create_counted_cq(nic, inbox_completions.clone())?;
+        let qp = nic.ask(Command::CreateLoopback(LoopbackInit {
             pd,
-            send_ring: send.ring().clone(),
-            receive_ring,
+            send_ring: nic.hand(send.ring().clone()),
+            receive_ring: nic.hand(receive_ring),
             receive_max_sge,
             send_cq: own_cq,
             receive_cq,
             fetching: Fetching::Posted,
-        });
+        }));
         let inbox = Bytes::heap((ANSWERS * ANSWER) as usize).map_err(|_| LoadError::TooBig)?;
         let key = table.register(pd, &[Range::whole(&inbox)], Access::LOCAL_WRITE);
         let key = key.map_err(|_| LoadError::TooBig)?;

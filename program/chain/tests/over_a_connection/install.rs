@@ -5,7 +5,7 @@ use std::ops::Range;
 use remora_chain::{Image, Location, Numbers, Program, QueueNumbers, Segment, layout, link};
 use remora_fabric::{ALL, CompletionQueue, QueuePair, Region, Settings, World};
 use remora_nic::wqe::{SLOT, WqeOpcode};
-use remora_nic::{Fetching, ReceiveRequest, Ring, Sge};
+use remora_nic::{Command, Fetching, ReceiveRequest, Ring, Sge};
 
 /// The memory that a program owns.
 pub(crate) struct Installed {
@@ -180,7 +180,7 @@ pub(crate) fn install(
     for ((qp, _), queue) in made.iter().zip(&program.queues) {
         world.ring(*qp);
         if queue.enabled > 0 {
-            world.with_nic(0, |nic, _| nic.enable(qp.number, queue.enabled)).unwrap();
+            world.ask::<()>(0, Command::Enable { qp: qp.number, count: queue.enabled }).unwrap();
         }
     }
     let rings = made.iter().map(|(qp, _)| world.send_ring(*qp)).collect();

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use remora_memory::{Access, Key};
 use remora_nic::wqe::Bounds;
 use remora_nic::{
-    AddressVector, Fetching, Flags, Modify, Operation, Payload, QueuePairInit, ReceiveQueue, ReceiveRequest,
-    Receives, Remote, SendQueue, Service, Sge, WorkRequest,
+    AddressVector, Command, Fetching, Flags, Modify, Operation, Payload, QueuePairInit, ReceiveQueue,
+    ReceiveRequest, Receives, Remote, SendQueue, Service, Sge, WorkRequest,
 };
 use remora_transport::congestion::Algorithm;
 use remora_wire::Qpn;
@@ -133,26 +133,32 @@ impl Simulation {
     }
 
     fn destroy_end(&mut self, end: &End) {
+        let now = self.network.now().instant();
         let mut guard = self.hosts[end.host as usize].engine.enter();
+        let (nic, mem) = guard.parts();
         // Nothing else refers to the queue pair, so this cannot fail.
-        let _ = guard.parts().0.destroy_qp(end.number);
+        let _ = nic.execute(now, mem, Command::DestroyQp(end.number));
     }
 
     fn make_end(&mut self, host: u32, slots: u32) -> Option<End> {
         let send = SendQueue::new(ring(slots), Bounds { max_sge: 1, max_inline: 0 });
         let receive = receive_queue(slots, 1);
+        let now = self.network.now().instant();
         let place = &mut self.hosts[host as usize];
+        let mut guard = place.engine.enter();
+        let (nic, mem) = guard.parts();
         let init = QueuePairInit {
             service: Service::Rc,
             pd: place.pd,
-            send_ring: send.ring().clone(),
-            receives: Receives::Own { ring: receive.ring().clone(), max_sge: receive.max_sge() },
+            send_ring: nic.hand(send.ring().clone()),
+            receives: Receives::Own { ring: nic.hand(receive.ring().clone()), max_sge: receive.max_sge() },
             send_cq: place.cq,
             receive_cq: place.cq,
             signal_all: true,
             fetching: Fetching::Posted,
         };
-        let number = place.engine.enter().parts().0.create_qp(init).ok()?;
+        let number = nic.ask(now, mem, Command::CreateQp(init)).ok()?;
+        drop(guard);
         Some(End { host, number, send, receive })
     }
 
@@ -176,16 +182,18 @@ impl Simulation {
             let far = self.set_far_end(spec, own, peer, port);
             let peer_number = self.peer_of(own.host, peer.host, &far);
             let address = AddressVector { class, ..AddressVector::new(peer_number, route) };
+            let now = self.network.now().instant();
             let mut guard = self.hosts[own.host as usize].engine.enter();
-            let nic = guard.parts().0;
+            let (nic, mem) = guard.parts();
+            let mut modify = |change: Modify| {
+                let command = Command::ModifyQp { qp: own.number, change: Box::new(change) };
+                nic.execute(now, mem, command).expect("the state table allows this change");
+            };
             for change in changes(Service::Rc, address, peer.number, [0, 0], &settings) {
-                let change = Modify { window: spec.window, ..change };
-                nic.modify_qp(own.number, &change).expect("the state table allows this change");
+                modify(Modify { window: spec.window, ..change });
             }
             if connection.congestion != Algorithm::None {
-                let change = Modify { congestion: Some(connection.congestion), ..Modify::default() };
-                nic.modify_qp(own.number, &change)
-                    .expect("a connected queue pair accepts a congestion control");
+                modify(Modify { congestion: Some(connection.congestion), ..Modify::default() });
             }
         }
     }

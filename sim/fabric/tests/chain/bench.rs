@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
-use remora_nic::{Fetching, Flags, Operation, Payload, Remote, Sge, WorkCompletion, WorkRequest};
+use remora_nic::{Command, Fetching, Flags, Operation, Payload, Remote, Sge, WorkCompletion, WorkRequest};
 
 pub(crate) const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 pub(crate) const SILENT: Flags = Flags { signaled: false, fence: false, solicited: false };
@@ -76,7 +76,7 @@ impl Bench {
 
     /// Returns the number of completions ever written to the queue of `chain`.
     pub(crate) fn count(&mut self, chain: &Chain) -> u64 {
-        self.world.with_nic(0, |nic, _| nic.cq_count(chain.cq.number)).unwrap()
+        self.world.ask::<u64>(0, Command::CountCompletions { cq: chain.cq.number }).unwrap()
     }
 
     /// Returns a word of the data region.

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, Chain, SIGNALED, SILENT, header};
 use remora_nic::wqe::{SLOT, Wqe, WqeOpcode};
-use remora_nic::{Fetching, Operation};
+use remora_nic::{Command, Fetching, Operation};
 
 /// Offset of the 48-bit id in a slot: bytes 2 to 7, the operand of comparisons.
 const ID: usize = 2;
@@ -94,7 +94,7 @@ fn count_to(n: u64) -> (u64, u64) {
     while bench.put(&main, Operation::Nop, &[], SILENT) < 31 {}
     bench.ring(&main);
     let number = main.qp.number;
-    bench.world.with_nic(0, |nic, _| nic.enable(number, 32)).unwrap();
+    bench.world.ask::<()>(0, Command::Enable { qp: number, count: 32 }).unwrap();
     bench.settle(&main);
     (bench.word(0), bench.world.counters(0).wqes_executed)
 }

@@ -3,7 +3,10 @@
 use crate::bench::{Bench, SIGNALED, SILENT};
 use remora_fabric::Settings;
 use remora_nic::chain::LoopbackInit;
-use remora_nic::{Fetching, Flags, NicError, Operation, Payload, ReceiveRequest, Ring, Status, WorkRequest};
+use remora_nic::{
+    Command, CqFlags, Fetching, Flags, NicError, Operation, Payload, ReceiveRequest, Ring, Status,
+    WorkRequest,
+};
 use remora_transport::state::State;
 
 #[test]
@@ -147,7 +150,7 @@ fn what_was_enabled_before_a_reset_is_not_enabled_behind_it() {
     let mut bench = Bench::new();
     let settings = Settings { fetching: Fetching::Enabled, ..Settings::default() };
     let [(left, cq), (right, _)] = bench.world.pair(0, 1, &settings);
-    bench.world.with_nic(0, |nic, _| nic.enable(left.number, 5)).unwrap();
+    bench.world.ask::<()>(0, Command::Enable { qp: left.number, count: 5 }).unwrap();
     [left, right].into_iter().for_each(|qp| bench.world.bring(qp, State::Reset));
     bench.world.connect(left, right, &settings);
     let request =
@@ -218,21 +221,20 @@ struct Stranger {
 
 fn stranger(bench: &mut Bench) -> Stranger {
     let pd = bench.world.table(0).alloc_pd().unwrap();
-    let ring = || Ring::heap(4).unwrap();
-    bench.world.with_nic(0, |nic, _| {
-        let cq = nic.create_cq(ring()).unwrap();
-        let fetching = Fetching::Enabled;
-        let init = LoopbackInit {
-            pd,
-            send_ring: ring(),
-            receive_ring: ring(),
-            receive_max_sge: 1,
-            send_cq: cq,
-            receive_cq: cq,
-            fetching,
-        };
-        Stranger { qp: nic.create_loopback(init).unwrap(), cq }
-    })
+    let ring = |world: &mut remora_fabric::World| world.hand(0, Ring::heap(4).unwrap());
+    let flags = CqFlags::default();
+    let completions = ring(&mut bench.world);
+    let cq = bench.world.ask(0, Command::CreateCq { ring: completions, flags }).unwrap();
+    let init = LoopbackInit {
+        pd,
+        send_ring: ring(&mut bench.world),
+        receive_ring: ring(&mut bench.world),
+        receive_max_sge: 1,
+        send_cq: cq,
+        receive_cq: cq,
+        fetching: Fetching::Enabled,
+    };
+    Stranger { qp: bench.world.ask(0, Command::CreateLoopback(init)).unwrap(), cq }
 }
 
 #[test]
@@ -277,8 +279,8 @@ fn a_queue_pair_that_goes_while_it_waits_leaves_the_line() {
     }
     bench.settle(&first);
     let gone = waiting[1].qp.number;
-    bench.world.with_nic(0, |nic, _| nic.destroy_qp(gone)).unwrap();
-    assert_eq!(bench.world.with_nic(0, |nic, _| nic.destroy_qp(gone)), Err(NicError::Unknown));
+    bench.world.ask::<()>(0, Command::DestroyQp(gone)).unwrap();
+    assert_eq!(bench.world.ask::<()>(0, Command::DestroyQp(gone)), Err(NicError::Unknown));
     bench.put(&first, Operation::Nop, &[], SIGNALED);
     bench.ring(&first);
     bench.settle(&first);
@@ -294,7 +296,7 @@ fn who_waits_for_a_completion_queue_that_goes_ends() {
     bench.put_as(&chain, 9, Operation::Wait { cq: gone.number, count: 1 }, &[], SILENT);
     bench.ring(&chain);
     assert_eq!(bench.settle(&chain), []);
-    bench.world.with_nic(0, |nic, _| nic.destroy_cq(gone.number)).unwrap();
+    bench.world.ask::<()>(0, Command::DestroyCq { cq: gone.number }).unwrap();
     let ends = bench.settle(&chain);
     assert_eq!(ends.iter().map(|wc| (wc.id, wc.status)).collect::<Vec<_>>(), [(9, Status::LocalQpOperation)]);
 }

@@ -5,8 +5,8 @@ use crate::bench::{Bench, Chain, SIGNALED, SILENT};
 use remora_fabric::Settings;
 use remora_memory::Access;
 use remora_nic::{
-    Calculation, CompletionKind, Fetching, Flags, Modify, Operation, Payload, ReceiveRequest, Status,
-    WorkRequest,
+    Calculation, Command, CompletionKind, Fetching, Flags, Modify, Operation, Payload, ReceiveRequest,
+    Status, WorkRequest,
 };
 use remora_transport::state::State;
 
@@ -215,7 +215,7 @@ fn endless(bench: &mut Bench) -> Chain {
     let limit = Modify { rate_limit: Some(512_000_000), ..Modify::default() };
     bench.world.modify(wild.qp, &limit).unwrap();
     bench.ring(&wild);
-    bench.world.with_nic(0, |nic, _| nic.enable(number, u64::MAX)).unwrap();
+    bench.world.ask::<()>(0, Command::Enable { qp: number, count: u64::MAX }).unwrap();
     wild
 }
 
@@ -260,7 +260,7 @@ fn wild(bench: &mut Bench) -> Chain {
     });
     bench.ring(&wild);
     let number = wild.qp.number;
-    bench.world.with_nic(0, |nic, _| nic.enable(number, u64::MAX)).unwrap();
+    bench.world.ask::<()>(0, Command::Enable { qp: number, count: u64::MAX }).unwrap();
     wild
 }
 
@@ -275,7 +275,7 @@ fn a_chain_that_never_ends_leaves_others_their_turns_and_ends_when_it_is_destroy
     assert!(!bench.world.settle(200), "an endless chain never comes to rest");
     assert_eq!(bench.count(&other), 1);
     assert!(bench.count(&wild) > 64, "and goes on beyond what was posted");
-    bench.world.with_nic(0, |nic, _| nic.destroy_qp(number)).unwrap();
+    bench.world.ask::<()>(0, Command::DestroyQp(number)).unwrap();
     assert!(bench.world.settle(200));
 }
 
@@ -285,7 +285,7 @@ fn chains_that_never_end_leave_another_party_its_share() {
     let chains: Vec<Chain> = (0..16).map(|_| wild(&mut bench)).collect();
     for (index, chain) in chains.iter().enumerate() {
         let party = if index < 15 { 1 } else { 2 };
-        bench.world.with_nic(0, |nic, _| nic.set_tenant(chain.qp.number, party)).unwrap();
+        bench.world.ask::<()>(0, Command::SetTenant { qp: chain.qp.number, tenant: party }).unwrap();
     }
     assert!(!bench.world.settle(200));
     let counts: Vec<u64> = chains.iter().map(|chain| bench.count(chain)).collect();
@@ -294,7 +294,7 @@ fn chains_that_never_end_leave_another_party_its_share() {
     assert!(alone > 10_000 && alone.abs_diff(others) * 20 < others, "{counts:?}");
     // Its share is what the other tenants do not use.
     for chain in &chains[..15] {
-        bench.world.with_nic(0, |nic, _| nic.destroy_qp(chain.qp.number)).unwrap();
+        bench.world.ask::<()>(0, Command::DestroyQp(chain.qp.number)).unwrap();
     }
     bench.world.settle(200);
     assert!(bench.count(&chains[15]) > alone + others);

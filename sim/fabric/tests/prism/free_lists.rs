@@ -2,7 +2,7 @@
 
 use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{Address, FreeListFacts, Operation, Verdict};
-use remora_nic::{NicError, Payload, Status};
+use remora_nic::{Command, NicError, Payload, Status};
 use remora_transport::state::State;
 use remora_wire::Opcode;
 
@@ -171,8 +171,11 @@ fn a_list_that_is_gone_or_of_another_domain_is_a_remote_access_error() {
     for mut bench in Bench::arms() {
         let list = bench.list(65536, 64, 2);
         let number = list.number;
-        bench.world.with_nic(1, |nic, _| nic.destroy_free_list(number)).unwrap();
-        assert_eq!(bench.world.with_nic(1, |nic, _| nic.destroy_free_list(number)), Err(NicError::Unknown));
+        bench.world.ask::<()>(1, Command::DestroyFreeList { list: number }).unwrap();
+        assert_eq!(
+            bench.world.ask::<()>(1, Command::DestroyFreeList { list: number }),
+            Err(NicError::Unknown)
+        );
         let next = bench.list(65536, 64, 2);
         assert_ne!(next.number, number, "the number of a list that is gone names nothing");
         let request = bench.ask(0, allocate(&list, bench.there.key, inline(b"x")));
@@ -202,8 +205,7 @@ fn as_many_lists_as_were_configured_and_no_more() {
 fn what_was_posted_is_not_out_however_much_it_is() {
     let [mut bench, _] = Bench::arms();
     let list = bench.list(65536, 64, 200);
-    let mut out = [u64::MAX; 4];
-    bench.world.free_list_out(&list, 0, &mut out);
-    assert_eq!(out, [0; 4]);
+    let command = Command::FindBuffers { list: list.number, first: 0, words: 4 };
+    assert_eq!(bench.world.ask::<Vec<u64>>(list.node, command).unwrap(), [0; 4]);
     assert_eq!(free(&mut bench, &list), (200, 0));
 }

@@ -3,7 +3,7 @@
 use crate::bench::{SIGNALED, ends, good};
 use remora_fabric::{ALL, Config, LinkConfig, QueuePair, Region, Settings, World, forge};
 use remora_memory::Access;
-use remora_nic::{Operation, Payload, Sge, WorkRequest};
+use remora_nic::{Command, Operation, Payload, Sge, WorkRequest};
 use remora_wire::Opcode;
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ fn a_party_with_many_busy_queue_pairs_leaves_half_of_the_frames_to_one_with_a_si
     let there = world.register(1, 1 << 20, ALL);
     for (number, [(qp, _), _]) in pairs.iter().enumerate() {
         let party = if number < 64 { 1 } else { 2 };
-        world.with_nic(0, |nic, _| nic.set_tenant(qp.number, party)).unwrap();
+        world.ask::<()>(0, Command::SetTenant { qp: qp.number, tenant: party }).unwrap();
         write(&mut world, *qp, &here, &there, 1 << 20);
     }
     world.run_for(50_000);

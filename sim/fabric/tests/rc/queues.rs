@@ -4,8 +4,8 @@ use crate::bench::{Bench, SIGNALED, SILENT, ends, good};
 use remora_fabric::{ALL, Config, Settings};
 use remora_nic::wqe::{MAX_SGE, SLOT, Wqe, WqeOpcode, flag};
 use remora_nic::{
-    AsyncEvent, Fetching, Flags, NicError, Notify, Operation, Payload, PostError, ReceiveRequest, Status,
-    Word, WorkRequest,
+    AsyncEvent, Command, CqFlags, Fetching, Flags, NicError, Notify, Operation, Payload, PostError,
+    ReceiveRequest, Status, Word, WorkRequest,
 };
 use remora_transport::state::State;
 
@@ -76,7 +76,7 @@ fn a_managed_queue_is_fetched_as_far_as_it_is_enabled() {
     bench.world.ring(bench.left);
     assert_eq!(bench.settle(), []);
     let enable =
-        |bench: &mut Bench, count| bench.world.with_nic(0, |nic, _| nic.enable(bench.left.number, count));
+        |bench: &mut Bench, count| bench.world.ask::<()>(0, Command::Enable { qp: bench.left.number, count });
     enable(&mut bench, 3).unwrap();
     assert_eq!(bench.settle(), good(0..3));
     enable(&mut bench, 2).unwrap();
@@ -96,7 +96,7 @@ fn a_managed_queue_is_fetched_as_far_as_it_is_enabled() {
 fn only_a_managed_queue_is_enabled() {
     let mut bench = Bench::new(&Settings::default());
     let number = bench.left.number;
-    assert_eq!(bench.world.with_nic(0, |nic, _| nic.enable(number, 1)), Err(NicError::Unknown));
+    assert_eq!(bench.world.ask::<()>(0, Command::Enable { qp: number, count: 1 }), Err(NicError::Unknown));
 }
 
 /// Regression: a LOCAL_INV after a NOP was executed only after another doorbell.
@@ -189,7 +189,7 @@ fn wakes(bench: &mut Bench) -> Vec<u32> {
 
 fn notify(bench: &mut Bench, kind: Notify) {
     let number = bench.right_cq.number;
-    bench.world.with_nic(1, |nic, _| nic.notify_cq(number, kind)).unwrap();
+    bench.world.ask::<()>(1, Command::NotifyCq { cq: number, notify: kind }).unwrap();
 }
 
 #[test]
@@ -199,14 +199,14 @@ fn a_program_is_woken_once_by_any_completion_or_only_by_a_solicited_one() {
     let list = [bench.here.sge(0, 8)];
     let woken = [bench.right_cq.number];
     bench.send(1, 8);
-    assert_eq!(wakes(&mut bench), [], "nobody asked");
+    assert_eq!(wakes(&mut bench), [0; 0], "nobody asked");
     notify(&mut bench, Notify::Any);
     bench.send(2, 8);
     bench.send(3, 8);
     assert_eq!(wakes(&mut bench), woken, "once");
     notify(&mut bench, Notify::Solicited);
     bench.send(4, 8);
-    assert_eq!(wakes(&mut bench), []);
+    assert_eq!(wakes(&mut bench), [0; 0]);
     bench.put(5, Operation::Send, &list, Flags { solicited: true, ..SIGNALED }).unwrap();
     bench.world.ring(bench.left);
     assert_eq!(wakes(&mut bench), woken);
@@ -379,16 +379,17 @@ fn limits_of_a_nic_are_refusals() {
     let made: Vec<_> = (0..3).map(|_| world.create_qp(cq, cq, &settings).unwrap()).collect();
     assert_eq!(world.create_qp(cq, cq, &settings), Err(NicError::Full));
     world.create_cq(0, 16);
-    let ring = remora_nic::Ring::heap(16).unwrap();
-    assert_eq!(world.with_nic(0, |nic, _| nic.create_cq(ring)), Err(NicError::Full));
-    assert_eq!(world.with_nic(0, |nic, _| nic.destroy_cq(cq.number)), Err(NicError::Busy));
+    let ring = world.hand(0, remora_nic::Ring::heap(16).unwrap());
+    let command = Command::CreateCq { ring, flags: CqFlags::default() };
+    assert_eq!(world.ask::<u32>(0, command), Err(NicError::Full));
+    assert_eq!(world.ask::<()>(0, Command::DestroyCq { cq: cq.number }), Err(NicError::Busy));
     for qp in &made {
-        world.with_nic(0, |nic, _| nic.destroy_qp(qp.number)).unwrap();
-        assert_eq!(world.with_nic(0, |nic, _| nic.destroy_qp(qp.number)), Err(NicError::Unknown));
+        world.ask::<()>(0, Command::DestroyQp(qp.number)).unwrap();
+        assert_eq!(world.ask::<()>(0, Command::DestroyQp(qp.number)), Err(NicError::Unknown));
     }
     let again = world.create_qp(cq, cq, &settings).unwrap();
     assert!(made.iter().all(|qp| qp.number != again.number), "numbers are not reused at once");
-    world.with_nic(0, |nic, _| nic.destroy_qp(again.number)).unwrap();
-    assert_eq!(world.with_nic(0, |nic, _| nic.destroy_cq(cq.number)), Ok(()));
-    assert_eq!(world.with_nic(0, |nic, _| nic.destroy_cq(cq.number)), Err(NicError::Unknown));
+    world.ask::<()>(0, Command::DestroyQp(again.number)).unwrap();
+    assert_eq!(world.ask::<()>(0, Command::DestroyCq { cq: cq.number }), Ok(()));
+    assert_eq!(world.ask::<()>(0, Command::DestroyCq { cq: cq.number }), Err(NicError::Unknown));
 }

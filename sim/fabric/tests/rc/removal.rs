@@ -3,7 +3,7 @@
 
 use crate::bench::{Bench, SILENT, ends, good};
 use remora_fabric::{CompletionQueue, QueuePair, Settings, World};
-use remora_nic::{NicError, Notify, Operation, Payload, ReceiveRequest, Status, WorkRequest};
+use remora_nic::{Command, NicError, Notify, Operation, Payload, ReceiveRequest, Status, WorkRequest};
 use remora_transport::state::State;
 
 /// Two queue pairs of node 0 that share a completion queue, each connected to one of node 1.
@@ -54,10 +54,14 @@ fn completions_of_a_destroyed_queue_pair_vanish_from_both_queues_and_others_stay
     }
     let near = shared.near[0].number;
     let far = shared.far[0].number;
-    let count = shared.world.with_nic(0, |nic, _| nic.cq_count(shared.cq.number));
-    shared.world.with_nic(0, |nic, _| nic.destroy_qp(near)).unwrap();
-    shared.world.with_nic(1, |nic, _| nic.destroy_qp(far)).unwrap();
-    assert_eq!(shared.world.with_nic(0, |nic, _| nic.cq_count(shared.cq.number)), count, "for WAIT");
+    let count = shared.world.ask::<u64>(0, Command::CountCompletions { cq: shared.cq.number });
+    shared.world.ask::<()>(0, Command::DestroyQp(near)).unwrap();
+    shared.world.ask::<()>(1, Command::DestroyQp(far)).unwrap();
+    assert_eq!(
+        shared.world.ask::<u64>(0, Command::CountCompletions { cq: shared.cq.number }),
+        count,
+        "for WAIT"
+    );
     let others = good([0, 1, 100, 101, 200, 201]);
     assert_eq!(ends(&shared.world.drain(shared.cq)), others);
     assert_eq!(ends(&shared.world.drain(shared.far_cq)), others);
@@ -93,23 +97,23 @@ fn a_completion_queue_outlives_any_number_of_queue_pairs_that_left_completions()
         bench.world.modify(qp, &to_init).unwrap();
         (0..8).for_each(|id| bench.world.post_receive(qp, &ReceiveRequest { id, sges: &[] }).unwrap());
         bench.world.bring(qp, State::Err);
-        bench.world.with_nic(0, |nic, _| nic.destroy_qp(qp.number)).unwrap();
+        bench.world.ask::<()>(0, Command::DestroyQp(qp.number)).unwrap();
         assert_eq!(bench.world.drain(cq), [], "turn {turn}");
     }
     assert_eq!(bench.world.counters(0).cq_overrun, 0);
-    assert_eq!(bench.world.with_nic(0, |nic, _| nic.destroy_cq(cq.number)), Ok(()));
-    assert_eq!(bench.world.with_nic(0, |nic, _| nic.destroy_cq(cq.number)), Err(NicError::Unknown));
+    assert_eq!(bench.world.ask::<()>(0, Command::DestroyCq { cq: cq.number }), Ok(()));
+    assert_eq!(bench.world.ask::<()>(0, Command::DestroyCq { cq: cq.number }), Err(NicError::Unknown));
 }
 
 /// Unsignaled work leaves nothing to remove, and the notification of the queue pair still arrives.
 #[test]
 fn an_armed_queue_wakes_its_program_although_the_completion_is_gone() {
     let mut bench = Bench::new(&Settings::default());
-    bench.world.with_nic(0, |nic, _| nic.notify_cq(bench.left_cq.number, Notify::Any)).unwrap();
+    bench.world.ask::<()>(0, Command::NotifyCq { cq: bench.left_cq.number, notify: Notify::Any }).unwrap();
     bench.put(1, Operation::Nop, &[], SILENT).unwrap();
     bench.write(2, 8);
     assert!(bench.world.settle(1_000_000));
-    bench.world.with_nic(0, |nic, _| nic.destroy_qp(bench.left.number)).unwrap();
+    bench.world.ask::<()>(0, Command::DestroyQp(bench.left.number)).unwrap();
     assert_eq!(bench.world.with_nic(0, |nic, _| nic.wake()), Some(bench.left_cq.number));
     assert_eq!(bench.world.drain(bench.left_cq), []);
 }

@@ -7,7 +7,7 @@
 use crate::bench::{Bench, SIGNALED, SILENT, ends, good};
 use remora_fabric::{Config, LinkConfig, QueuePair, Settings};
 use remora_fault::{Action, Rule, Rules};
-use remora_nic::{AsyncEvent, Flags, Modify, Operation, Payload, Sge, Status, WorkRequest};
+use remora_nic::{AsyncEvent, Command, Flags, Modify, Operation, Payload, Sge, Status, WorkRequest};
 use remora_transport::congestion::{self, Algorithm};
 use remora_transport::state::State;
 use remora_transport::timers::{ack_timeout_ns, rnr_timer_ns};
@@ -265,7 +265,7 @@ fn who_waits_for_the_turns_of_other_tenants_sees_no_timeout() {
         let list = [bench.here.sge(0, 1 << 20)];
         for (party, (qp, _)) in all.iter().enumerate() {
             let number = qp.number;
-            bench.world.with_nic(0, |nic, _| nic.set_tenant(number, party as u32 + 1)).unwrap();
+            bench.world.ask::<()>(0, Command::SetTenant { qp: number, tenant: party as u32 + 1 }).unwrap();
             let operation = Operation::Write(bench.there.remote(0));
             let payload = Payload::Sges(&list);
             let write = WorkRequest { id: 1, operation, payload, flags: SIGNALED };

@@ -3,8 +3,8 @@
 use crate::bench::{Bench, SIGNALED, SILENT, good};
 use remora_fabric::{QueuePair, Settings};
 use remora_fault::{Action, Rule, Rules};
-use remora_nic::{AsyncEvent, Modify, ModifyFault, Operation, PostError, Status};
-use remora_transport::state::{ModifyError, State};
+use remora_nic::{AsyncEvent, Command, Modify, ModifyFault, Operation, PostError, Status};
+use remora_transport::state::{Attributes, ModifyError, State};
 
 fn events(bench: &mut Bench, node: usize) -> Vec<AsyncEvent> {
     bench.world.with_nic(node, |nic, _| std::iter::from_fn(|| nic.event()).collect())
@@ -147,12 +147,12 @@ fn a_queue_pair_refuses_what_its_state_does_not_allow_and_stays_as_it_was() {
         refused(world, &Modify { access: None, ..init }),
         ModifyFault::Transition(ModifyError::Missing(_))
     ));
-    assert_eq!(refused(world, &Modify { port: Some(2), ..init }), ModifyFault::Value("port"));
+    assert_eq!(refused(world, &Modify { port: Some(2), ..init }), ModifyFault::Value(Attributes::PORT));
     world.modify(left, &init).unwrap();
     for (change, name) in [
-        (Modify { path_mtu: Some(1000), ..rtr }, "path_mtu"),
-        (Modify { min_rnr_timer: Some(32), ..rtr }, "min_rnr_timer"),
-        (Modify { max_dest_rd_atomic: Some(129), ..rtr }, "max_dest_rd_atomic"),
+        (Modify { path_mtu: Some(1000), ..rtr }, Attributes::PATH_MTU),
+        (Modify { min_rnr_timer: Some(32), ..rtr }, Attributes::MIN_RNR_TIMER),
+        (Modify { max_dest_rd_atomic: Some(129), ..rtr }, Attributes::MAX_DEST_RD_ATOMIC),
     ] {
         assert_eq!(refused(world, &change), ModifyFault::Value(name));
     }
@@ -162,7 +162,10 @@ fn a_queue_pair_refuses_what_its_state_does_not_allow_and_stays_as_it_was() {
     ));
     assert_eq!(world.state(left), Some(State::Init));
     world.modify(left, &rtr).unwrap();
-    assert_eq!(refused(world, &Modify { retry_cnt: Some(8), ..rts }), ModifyFault::Value("retry_cnt"));
+    assert_eq!(
+        refused(world, &Modify { retry_cnt: Some(8), ..rts }),
+        ModifyFault::Value(Attributes::RETRY_CNT)
+    );
     world.modify(left, &rts).unwrap();
     let mut ghost: QueuePair = left;
     ghost.number = remora_wire::Qpn::new(0xab_cdef);
@@ -213,10 +216,10 @@ fn a_peer_killed_in_mid_transfer_ends_the_work_within_the_retries() {
     bench.write(1, 1 << 20);
     bench.read(2, 4096);
     bench.world.run_for(30_000);
-    bench.world.with_nic(1, |nic, _| nic.destroy_qp(bench.right.number)).unwrap();
+    bench.world.ask::<()>(1, Command::DestroyQp(bench.right.number)).unwrap();
     assert_eq!(bench.settle(), [(1, Status::RetryExceeded), (2, Status::WrFlushed)]);
     assert!(bench.world.counters(1).unknown_qp > 0);
-    bench.world.with_nic(0, |nic, _| nic.destroy_qp(bench.left.number)).unwrap();
+    bench.world.ask::<()>(0, Command::DestroyQp(bench.left.number)).unwrap();
     assert_eq!(bench.world.state(bench.left), None);
 }
 

@@ -5,6 +5,7 @@ use remora_fabric::program::Region;
 use remora_fabric::rma::{Exposed, Portal, Start, command};
 use remora_fabric::{CompletionQueue, Config, World};
 use remora_memory::Access;
+use remora_nic::rma;
 use remora_nic::rma::{Command, Completion, Operand, RegionKey, Rights};
 use remora_transport::rma::{Settings, Status};
 use remora_wire::rma::Kind;
@@ -118,7 +119,11 @@ impl Bed {
     pub(crate) fn assert_idle(&mut self, settings: &Settings) {
         self.world.run_for(10 * settings.timeout + settings.max_server_timeout + settings.guard);
         for node in [SERVER, CLIENT] {
-            let facts = self.world.with_nic(node, |nic, _| nic.rma_facts()).expect("it speaks 1RMA");
+            let facts = self
+                .world
+                .ask::<Option<rma::Facts>>(node, remora_nic::Command::QueryRma)
+                .unwrap()
+                .expect("it speaks 1RMA");
             assert_eq!((facts.free, facts.waiting, facts.serving), (facts.window, 0, 0), "node {node}");
         }
     }

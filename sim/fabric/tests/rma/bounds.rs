@@ -2,6 +2,7 @@
 
 use remora_fabric::Config;
 use remora_nic::NicError;
+use remora_nic::rma;
 use remora_nic::rma::{Command, Operand, RegionError, Rights};
 use remora_transport::rma::{Settings, Status};
 use remora_wire::rma::Kind;
@@ -135,7 +136,10 @@ fn a_server_with_a_full_table_refuses_and_the_window_is_free_at_once() {
 #[test]
 fn ten_thousand_initiators_leave_the_server_as_large_as_one() {
     let mut bed = Bed::new(&Settings::paper());
-    let bytes = |bed: &mut Bed| bed.world.with_nic(SERVER, |nic, _| nic.rma_facts().unwrap().bytes);
+    let facts = |bed: &mut Bed| {
+        bed.world.ask::<Option<rma::Facts>>(SERVER, remora_nic::Command::QueryRma).unwrap().unwrap()
+    };
+    let bytes = |bed: &mut Bed| facts(bed).bytes;
     assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::Ok);
     let before = bytes(&mut bed);
     for pid in 0..10_000 {
@@ -144,7 +148,7 @@ fn ten_thousand_initiators_leave_the_server_as_large_as_one() {
         assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::Ok);
     }
     assert_eq!(bytes(&mut bed), before);
-    assert!(bed.world.with_nic(SERVER, |nic, _| nic.rma_facts().unwrap().derivations) >= 10_000);
+    assert!(facts(&mut bed).derivations >= 10_000);
 }
 
 /// A peer that accepts nothing any more fills only its own buffers.

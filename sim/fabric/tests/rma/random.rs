@@ -8,6 +8,7 @@ use remora_conformance::rma::{
 use remora_fabric::rma::{Exposed, Portal, command};
 use remora_fabric::{CompletionQueue, World};
 use remora_fault::{Random, Tally};
+use remora_nic::rma;
 use remora_nic::rma::{Command, Facts, Operand, RegionKey, Rights};
 use remora_transport::Instant;
 use remora_transport::rma::{Settings, Status, WriteDebit};
@@ -154,7 +155,9 @@ impl RmaArm for Link {
     }
 
     fn facts(&mut self) -> [Facts; 2] {
-        [SERVER, CLIENT].map(|node| self.world.with_nic(node, |nic, _| nic.rma_facts()).unwrap())
+        [SERVER, CLIENT].map(|node| {
+            self.world.ask::<Option<rma::Facts>>(node, remora_nic::Command::QueryRma).unwrap().unwrap()
+        })
     }
 }
 

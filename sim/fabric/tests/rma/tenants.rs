@@ -124,11 +124,11 @@ fn a_bulk_program_with_all_slots_busy_adds_two_chunks_at_most_to_the_p99_of_anot
 #[test]
 fn portals_of_the_bulk_class_take_no_command_of_the_other() {
     let mut bed = Bed::new(&Settings::paper());
-    bed.world.with_nic(CLIENT, |nic, _| nic.restrict_to_bulk(bed.portal.number)).unwrap();
+    bed.world.ask::<()>(CLIENT, remora_nic::Command::RestrictToBulk { portal: bed.portal.number }).unwrap();
     assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::LocalError);
     let command = Command { class: Class::Bulk, ..bed.command(0, Kind::Read, 64, [0, 0]) };
     assert_eq!(bed.run(&command).status, Status::Ok);
-    assert!(bed.world.with_nic(CLIENT, |nic, _| nic.restrict_to_bulk(77)).is_err());
+    assert!(bed.world.ask::<()>(CLIENT, remora_nic::Command::RestrictToBulk { portal: 77 }).is_err());
 }
 
 /// An index beyond the ring names no commands. It costs the NIC a check and an error completion, and other
@@ -167,7 +167,7 @@ fn rma_has_the_turns_of_one_tenant_beside_those_with_queue_pairs() {
         // length.
         let settings = QpSettings { mtu: 4096, ..QpSettings::default() };
         let [(qp, _), _] = bed.world.pair(CLIENT, SERVER, &settings);
-        bed.world.with_nic(CLIENT, |nic, _| nic.set_tenant(qp.number, tenant)).unwrap();
+        bed.world.ask::<()>(CLIENT, remora_nic::Command::SetTenant { qp: qp.number, tenant }).unwrap();
         let list = [here.sge(0, 1 << 20)];
         let operation = Operation::Write(there.remote(0));
         let payload = Payload::Sges(&list);

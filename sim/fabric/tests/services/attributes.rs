@@ -1,7 +1,7 @@
 //! Attributes of queue pairs by service, and the attributes of path migration.
 
 use remora_fabric::{Config, QueuePair, Settings, World};
-use remora_nic::{AddressVector, Modify, ModifyFault, PathMigration, Service};
+use remora_nic::{AddressVector, Command, Modify, ModifyFault, PathMigration, QueuePairFacts, Service};
 use remora_transport::state::{Attributes, ModifyError, State};
 
 const SERVICES: [Service; 5] =
@@ -10,7 +10,7 @@ const SERVICES: [Service; 5] =
 fn make(world: &mut World, service: Service) -> QueuePair {
     let cq = world.create_cq(0, 16);
     if service == Service::XrcTarget {
-        let domain = world.with_nic(0, |nic, _| nic.alloc_xrc_domain()).unwrap();
+        let domain = world.ask::<u32>(0, Command::AllocXrcDomain).unwrap();
         return world.create_xrc_target(0, domain).unwrap();
     }
     world.create_qp_of(service, cq, cq, None, &Settings::default()).unwrap()
@@ -36,7 +36,7 @@ fn each_service_goes_up_with_its_own_attributes_and_no_others() {
             world.modify(qp, step).unwrap();
             assert_eq!(world.state(qp), Some(state), "{service:?}");
         }
-        let attributes = world.with_nic(0, |nic, _| nic.query_qp(qp.number)).unwrap();
+        let attributes = world.ask::<QueuePairFacts>(0, Command::QueryQp(qp.number)).unwrap().attributes;
         assert_eq!((attributes.state, attributes.sq_psn), (Some(State::Rts), steps[2].sq_psn));
         assert_eq!(attributes.qkey, (service == Service::Ud).then_some(settings.qkey));
         assert_eq!(attributes.timeout.is_some(), !matches!(service, Service::Uc | Service::Ud));
@@ -54,7 +54,7 @@ fn path_migration_is_taken_and_shown_and_an_alternate_path_refused() {
         let steps = world.way_to_rts(qp, qp, [1, 2], &Settings::default());
         world.modify(qp, &steps[0]).unwrap();
         let alternate = Modify { alternate: Some(address), ..steps[1] };
-        assert_eq!(world.modify(qp, &alternate), Err(ModifyFault::Value("alternate")));
+        assert_eq!(world.modify(qp, &alternate), Err(ModifyFault::Value(Attributes::ALT_PATH)));
         assert_eq!(world.state(qp), Some(State::Init), "nothing was changed");
         let early = Modify { path_migration: Some(PathMigration::Armed), ..steps[1] };
         let excess = ModifyFault::Transition(ModifyError::Excess(Attributes::PATH_MIG_STATE));
@@ -63,7 +63,7 @@ fn path_migration_is_taken_and_shown_and_an_alternate_path_refused() {
         world.modify(qp, &Modify { path_migration: Some(PathMigration::Rearm), ..steps[2] }).unwrap();
         for state in [PathMigration::Armed, PathMigration::Migrated] {
             world.modify(qp, &Modify { path_migration: Some(state), ..Modify::default() }).unwrap();
-            let attributes = world.with_nic(0, |nic, _| nic.query_qp(qp.number)).unwrap();
+            let attributes = world.ask::<QueuePairFacts>(0, Command::QueryQp(qp.number)).unwrap().attributes;
             assert_eq!(attributes.path_migration, Some(state));
         }
     }
@@ -80,9 +80,9 @@ fn the_state_that_a_program_believes_in_must_be_the_one_there_is() {
     let qp = make(&mut world, Service::Ud);
     world.bring_up(qp, 0, &Settings::default());
     let wrong = Modify { current: Some(State::Sqe), qkey: Some(5), ..Modify::default() };
-    assert_eq!(world.modify(qp, &wrong), Err(ModifyFault::Value("current")));
+    assert_eq!(world.modify(qp, &wrong), Err(ModifyFault::Value(Attributes::CUR_STATE)));
     world.modify(qp, &Modify { current: Some(State::Rts), ..wrong }).unwrap();
-    assert_eq!(world.with_nic(0, |nic, _| nic.query_qp(qp.number)).unwrap().qkey, Some(5));
+    assert_eq!(world.ask::<QueuePairFacts>(0, Command::QueryQp(qp.number)).unwrap().attributes.qkey, Some(5));
 }
 
 #[test]

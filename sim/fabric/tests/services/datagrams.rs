@@ -4,8 +4,8 @@ use super::{ends, events, forge, opcodes, pattern, receive, request};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
 use remora_memory::Key;
 use remora_nic::{
-    AddressVector, AsyncEvent, CompletionKind, Destination, GRH, NetworkType, NicError, Operation, Service,
-    Sge, Status, Target,
+    AddressVector, AsyncEvent, Command, CompletionKind, Destination, GRH, NetworkType, NicError, Operation,
+    Service, Sge, Status, Target,
 };
 use remora_transport::state::State;
 use remora_wire::frame::Start;
@@ -179,7 +179,7 @@ fn bad_handles_keys_and_verbs_are_errors_of_the_sender() {
         |bench| {
             let target = bench.target(1);
             let Target::Datagram { handle, .. } = target else { panic!("a datagram's") };
-            bench.world.with_nic(0, |nic, _| nic.destroy_address_handle(handle)).unwrap();
+            bench.world.ask::<()>(0, Command::DestroyAddressHandle { handle }).unwrap();
             (Operation::Send, target, vec![bench.memory[0].sge(0, 8)])
         },
         Status::LocalQpOperation,
@@ -190,7 +190,7 @@ fn bad_handles_keys_and_verbs_are_errors_of_the_sender() {
             let other = bench.world.table(0).alloc_pd().unwrap();
             let address = AddressVector::new(bench.world.peer(1), bench.world.route(0, 1));
             let handle =
-                bench.world.with_nic(0, |nic, _| nic.create_address_handle(other, &address)).unwrap();
+                bench.world.ask::<u32>(0, Command::CreateAddressHandle { pd: other, address }).unwrap();
             let destination = Destination { qp: bench.qps[1].number, qkey: QKEY };
             (Operation::Send, Target::Datagram { handle, to: destination }, vec![bench.memory[0].sge(0, 8)])
         },
@@ -222,8 +222,8 @@ fn address_handles_are_bounded() {
     let first = world.create_address_handle(0, 1).unwrap();
     world.create_address_handle(0, 0).unwrap();
     assert_eq!(world.create_address_handle(0, 1), Err(NicError::Full));
-    world.with_nic(0, |nic, _| nic.destroy_address_handle(first)).unwrap();
-    assert_eq!(world.with_nic(0, |nic, _| nic.destroy_address_handle(first)), Err(NicError::Unknown));
+    world.ask::<()>(0, Command::DestroyAddressHandle { handle: first }).unwrap();
+    assert_eq!(world.ask::<()>(0, Command::DestroyAddressHandle { handle: first }), Err(NicError::Unknown));
     assert_ne!(world.create_address_handle(0, 1), Ok(first));
 }
 

@@ -4,8 +4,8 @@ use super::{ends, events, forge, opcodes, pattern, request};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, SharedQueue, World};
 use remora_memory::{Access, Bytes, Key, Range};
 use remora_nic::{
-    AsyncEvent, CompletionKind, NicError, Operation, PostError, ReceiveRequest, Remote, Service, SrqInit,
-    Status, Target, XrcSrq,
+    AsyncEvent, Command, CompletionKind, NicError, Operation, PostError, ReceiveRequest, Remote, Service,
+    SrqInit, Status, Target, XrcSrq,
 };
 use remora_transport::state::State;
 use remora_wire::{Extensions, Opcode, Qpn, reth, xrceth};
@@ -26,7 +26,7 @@ const GOOD: Status = Status::Success;
 
 fn bench(settings: &Settings) -> Bench {
     let mut world = World::new(&Config::default());
-    let domains = [0, 1].map(|_| world.with_nic(1, |nic, _| nic.alloc_xrc_domain()).unwrap());
+    let domains = [0, 1].map(|_| world.ask::<u32>(1, Command::AllocXrcDomain).unwrap());
     let cq = world.create_cq(0, 256);
     let srqs = [0, 0, 1]
         .map(|domain| {
@@ -177,9 +177,9 @@ fn memory_is_accessed_in_the_domain_of_the_queue_that_is_named() {
     let table = bench.world.table(1).clone();
     let pd = table.alloc_pd().unwrap();
     let xrc = XrcSrq { domain: bench.domains[0], cq: bench.srqs[0].1.number };
-    let ring = remora_nic::Ring::heap(16).unwrap();
+    let ring = bench.world.hand(1, remora_nic::Ring::heap(16).unwrap());
     let other =
-        bench.world.with_nic(1, |nic, _| nic.create_srq(SrqInit { pd, ring, max_sge: 1, xrc: Some(xrc) }));
+        bench.world.ask::<Qpn>(1, Command::CreateSrq(SrqInit { pd, ring, max_sge: 1, xrc: Some(xrc) }));
     let other = Target::Srq(other.unwrap());
     let bytes = Bytes::heap(4096).unwrap();
     let key = table.register(pd, &[Range::at(&bytes, 0)], ALL).unwrap();
@@ -250,25 +250,25 @@ fn an_initiator_has_no_receives_a_target_no_sends_and_domains_are_busy_while_use
     assert_eq!(post, Err(PostError::TooManySges));
     let free = |bench: &mut Bench, index: usize| {
         let domain = bench.domains[index];
-        bench.world.with_nic(1, |nic, _| nic.free_xrc_domain(domain))
+        bench.world.ask::<()>(1, Command::FreeXrcDomain { domain })
     };
     assert_eq!(free(&mut bench, 1), Err(NicError::Busy), "a shared receive queue is in it");
     let (third, third_cq) = bench.srqs[2];
-    let busy = bench.world.with_nic(1, |nic, _| nic.destroy_cq(third_cq.number));
+    let busy = bench.world.ask::<()>(1, Command::DestroyCq { cq: third_cq.number });
     assert_eq!(busy, Err(NicError::Busy), "it completes there");
-    bench.world.with_nic(1, |nic, _| nic.destroy_srq(third.number)).unwrap();
-    bench.world.with_nic(1, |nic, _| nic.destroy_cq(third_cq.number)).unwrap();
+    bench.world.ask::<()>(1, Command::DestroySrq(third.number)).unwrap();
+    bench.world.ask::<()>(1, Command::DestroyCq { cq: third_cq.number }).unwrap();
     free(&mut bench, 1).unwrap();
     assert_eq!(bench.world.create_xrc_target(1, bench.domains[1]), Err(NicError::Unknown));
     // A queue that packets name may be destroyed at any time.
     let (first, _) = bench.srqs[0];
-    bench.world.with_nic(1, |nic, _| nic.destroy_srq(first.number)).unwrap();
+    bench.world.ask::<()>(1, Command::DestroySrq(first.number)).unwrap();
     bench.post(1, 1, Operation::Send, 8, 0);
     assert_eq!(bench.settle(), [(1, Status::RemoteInvalidRequest)]);
     assert_eq!(free(&mut bench, 0), Err(NicError::Busy));
     for (_, target) in bench.pairs.clone() {
-        bench.world.with_nic(1, |nic, _| nic.destroy_qp(target.number)).unwrap();
+        bench.world.ask::<()>(1, Command::DestroyQp(target.number)).unwrap();
     }
-    bench.world.with_nic(1, |nic, _| nic.destroy_srq(bench.srqs[1].0.number)).unwrap();
+    bench.world.ask::<()>(1, Command::DestroySrq(bench.srqs[1].0.number)).unwrap();
     free(&mut bench, 0).unwrap();
 }

@@ -7,7 +7,7 @@ use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, S
 use remora_fault::Random;
 use remora_memory::{Access, Key};
 use remora_nic::{
-    Destination, MULTICAST_QPN, Operation, ReceiveRequest, Service, Sge, Status, Target, XrcSrq,
+    Command, Destination, MULTICAST_QPN, Operation, ReceiveRequest, Service, Sge, Status, Target, XrcSrq,
 };
 use remora_transport::state::State;
 use remora_wire::aeth::Syndrome;
@@ -43,7 +43,7 @@ fn bench(config: &Config) -> Bench {
     let mut world = World::new(config);
     let settings = settings();
     let cqs = [world.create_cq(0, 512), world.create_cq(1, 512)];
-    let domain = world.with_nic(1, |nic, _| nic.alloc_xrc_domain()).unwrap();
+    let domain = world.ask::<u32>(1, Command::AllocXrcDomain).unwrap();
     let beside = XrcSrq { domain, cq: cqs[1].number };
     let srqs = [None, Some(beside)].map(|xrc| world.create_srq(1, 64, 1, xrc).unwrap());
     let mut make = |service, node: usize, srq| {
@@ -59,7 +59,7 @@ fn bench(config: &Config) -> Bench {
     }
     ud.iter().for_each(|qp| world.bring_up(*qp, 0, &settings));
     let group = Address::from(Ipv4Addr::new(239, 7, 7, 7));
-    world.with_nic(1, |nic, _| nic.attach_multicast(ud[1].number, group)).unwrap();
+    world.ask::<()>(1, Command::AttachMulticast { qp: ud[1].number, group }).unwrap();
     let here = world.register(0, 1 << 16, ALL);
     let there = world.register(1, 1 << 16, ALL);
     let guard = world.register(1, 1 << 12, Access::LOCAL_WRITE);

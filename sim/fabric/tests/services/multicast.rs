@@ -4,7 +4,7 @@ use super::{ends, pattern, receive, request};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
 use remora_memory::Access;
 use remora_nic::{
-    AddressVector, Destination, GRH, MULTICAST_QPN, NicError, Operation, Service, Status, Target,
+    AddressVector, Command, Destination, GRH, MULTICAST_QPN, NicError, Operation, Service, Status, Target,
 };
 use remora_transport::state::State;
 use remora_wire::Qpn;
@@ -49,7 +49,7 @@ impl Bench {
     fn attach(&mut self, place: usize) -> Result<(), NicError> {
         let number = self.receivers[place].number;
         let group = self.group;
-        self.world.with_nic(1, |nic, _| nic.attach_multicast(number, group))
+        self.world.ask::<()>(1, Command::AttachMulticast { qp: number, group })
     }
 
     fn receive(&mut self, place: usize) {
@@ -63,7 +63,7 @@ impl Bench {
         let route = Route::new(own, Endpoint { address: group, udp_port: remora_wire::ROCE_PORT });
         let pd = self.world.pd(0);
         let address = AddressVector::new(self.world.peer(1), route);
-        let handle = self.world.with_nic(0, |nic, _| nic.create_address_handle(pd, &address)).unwrap();
+        let handle = self.world.ask::<u32>(0, Command::CreateAddressHandle { pd, address }).unwrap();
         let target = Target::Datagram { handle, to: Destination { qp: Qpn::new(qp), qkey } };
         let list = [self.memory[0].sge(0, len)];
         self.world.post_to(self.sender, &request(9, Operation::Send, &list), &target).unwrap();
@@ -97,8 +97,8 @@ fn a_group_is_whoever_is_attached_behind_the_header_that_names_it() {
         }
         let number = bench.receivers[2].number;
         let group = bench.group;
-        bench.world.with_nic(1, |nic, _| nic.detach_multicast(number, group)).unwrap();
-        let again = bench.world.with_nic(1, |nic, _| nic.detach_multicast(number, group));
+        bench.world.ask::<()>(1, Command::DetachMulticast { qp: number, group }).unwrap();
+        let again = bench.world.ask::<()>(1, Command::DetachMulticast { qp: number, group });
         assert_eq!(again, Err(NicError::Unknown));
         (0..3).for_each(|place| bench.receive(place));
         assert_eq!(bench.cast(20), [(0, GOOD)]);
@@ -151,17 +151,17 @@ fn groups_take_datagram_queue_pairs_which_are_busy_meanwhile() {
     });
     let connected = bench.world.create_qp(bench.cqs[1], bench.cqs[1], &Settings::default()).unwrap();
     let group = bench.group;
-    let refused = bench.world.with_nic(1, |nic, _| nic.attach_multicast(connected.number, group));
+    let refused = bench.world.ask::<()>(1, Command::AttachMulticast { qp: connected.number, group });
     assert_eq!(refused, Err(NicError::NotThisService));
-    let nobody = bench.world.with_nic(1, |nic, _| nic.attach_multicast(Qpn::new(0x12_3456), group));
+    let nobody = bench.world.ask::<()>(1, Command::AttachMulticast { qp: Qpn::new(0x12_3456), group });
     assert_eq!(nobody, Err(NicError::Unknown));
     bench.attach(0).unwrap();
     bench.attach(1).unwrap();
     assert_eq!(bench.attach(2), Err(NicError::Full));
     let number = bench.receivers[0].number;
-    let destroy = |world: &mut World| world.with_nic(1, |nic, _| nic.destroy_qp(number));
+    let destroy = |world: &mut World| world.ask::<()>(1, Command::DestroyQp(number));
     assert_eq!(destroy(&mut bench.world), Err(NicError::Busy));
-    bench.world.with_nic(1, |nic, _| nic.detach_multicast(number, group)).unwrap();
+    bench.world.ask::<()>(1, Command::DetachMulticast { qp: number, group }).unwrap();
     destroy(&mut bench.world).unwrap();
     bench.attach(2).unwrap();
 }

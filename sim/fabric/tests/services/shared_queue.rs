@@ -4,8 +4,8 @@
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, SharedQueue, World};
 use remora_memory::Access;
 use remora_nic::{
-    AsyncEvent, CompletionKind, Flags, NicError, Operation, Payload, PostError, ReceiveRequest, Service, Sge,
-    Status, WorkRequest,
+    AsyncEvent, Command, CompletionKind, Flags, NicError, Operation, Payload, PostError, ReceiveRequest,
+    Service, Sge, SrqFacts, Status, WorkRequest,
 };
 use remora_transport::state::State;
 
@@ -134,7 +134,7 @@ fn a_full_queue_refuses_and_an_empty_one_lets_its_peers_wait() {
     let posted = (0..1000).take_while(|id| bench.receive(id % 64).is_ok()).count();
     assert!(posted >= MAX_WR as usize);
     assert_eq!(bench.receive(0), Err(PostError::QueueFull));
-    let facts = bench.world.with_nic(1, |nic, _| nic.query_srq(bench.srq.number)).unwrap();
+    let facts = bench.world.ask::<SrqFacts>(1, Command::QuerySrq(bench.srq.number)).unwrap();
     assert_eq!((facts.max_wr, facts.waiting), (posted as u32, posted as u32));
     bench.send(0, 1, 8);
     assert_eq!(bench.received().len(), 1);
@@ -156,8 +156,8 @@ fn the_limit_event_comes_once_for_each_time_that_it_is_armed() {
     let mut bench = bench(&Settings::default());
     (0..6).for_each(|id| bench.receive(id).unwrap());
     let number = bench.srq.number;
-    let arm = |bench: &mut Bench, limit| bench.world.with_nic(1, |nic, _| nic.arm_srq(number, limit));
-    let limit = |bench: &mut Bench| bench.world.with_nic(1, |nic, _| nic.query_srq(number)).unwrap().limit;
+    let arm = |bench: &mut Bench, limit| bench.world.ask::<()>(1, Command::ArmSrq { srq: number, limit });
+    let limit = |bench: &mut Bench| bench.world.ask::<SrqFacts>(1, Command::QuerySrq(number)).unwrap().limit;
     arm(&mut bench, 4).unwrap();
     for id in 0..2 {
         bench.send(0, id, 8);
@@ -180,7 +180,7 @@ fn the_limit_event_comes_once_for_each_time_that_it_is_armed() {
     assert_eq!(bench.events(), [], "0 disarms");
     assert_eq!(arm(&mut bench, 1 << 20), Err(NicError::TooSmall));
     let unknown = remora_wire::Qpn::new(number.get() + 1);
-    let refused = bench.world.with_nic(1, |nic, _| nic.arm_srq(unknown, 1));
+    let refused = bench.world.ask::<()>(1, Command::ArmSrq { srq: unknown, limit: 1 });
     assert_eq!(refused, Err(NicError::Unknown));
 }
 
@@ -271,10 +271,9 @@ fn queues_are_bounded_busy_while_used_and_numbered_anew() {
     assert_eq!(world.create_srq(0, 4, 1, None), Err(NicError::Full));
     let settings = Settings::default();
     let qp = world.create_qp_of(Service::Rc, cq, cq, Some(first), &settings).unwrap();
-    let destroy =
-        |world: &mut World, srq: SharedQueue| world.with_nic(0, |nic, _| nic.destroy_srq(srq.number));
+    let destroy = |world: &mut World, srq: SharedQueue| world.ask::<()>(0, Command::DestroySrq(srq.number));
     assert_eq!(destroy(&mut world, first), Err(NicError::Busy));
-    world.with_nic(0, |nic, _| nic.destroy_qp(qp.number)).unwrap();
+    world.ask::<()>(0, Command::DestroyQp(qp.number)).unwrap();
     destroy(&mut world, first).unwrap();
     assert_eq!(destroy(&mut world, first), Err(NicError::Unknown));
     let again = world.create_srq(0, 4, 1, None).unwrap();
@@ -282,9 +281,9 @@ fn queues_are_bounded_busy_while_used_and_numbered_anew() {
     let gone = world.create_qp_of(Service::Rc, cq, cq, Some(first), &settings);
     assert_eq!(gone, Err(NicError::Unknown));
     // A rejected queue pair leaves nothing behind.
-    world.with_nic(0, |nic, _| nic.destroy_cq(cq.number)).unwrap();
-    let domain = world.with_nic(0, |nic, _| nic.alloc_xrc_domain()).unwrap();
-    assert_eq!(world.with_nic(0, |nic, _| nic.alloc_xrc_domain()), Err(NicError::Full));
-    world.with_nic(0, |nic, _| nic.free_xrc_domain(domain)).unwrap();
-    assert_eq!(world.with_nic(0, |nic, _| nic.free_xrc_domain(domain)), Err(NicError::Unknown));
+    world.ask::<()>(0, Command::DestroyCq { cq: cq.number }).unwrap();
+    let domain = world.ask::<u32>(0, Command::AllocXrcDomain).unwrap();
+    assert_eq!(world.ask::<u32>(0, Command::AllocXrcDomain), Err(NicError::Full));
+    world.ask::<()>(0, Command::FreeXrcDomain { domain }).unwrap();
+    assert_eq!(world.ask::<()>(0, Command::FreeXrcDomain { domain }), Err(NicError::Unknown));
 }

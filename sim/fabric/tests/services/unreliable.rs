@@ -4,7 +4,10 @@ use super::{ends, events, forge, opcodes, pattern, receive, request};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
 use remora_fault::{Action, Rule, Rules};
 use remora_memory::{Access, Key};
-use remora_nic::{AsyncEvent, CompletionKind, Modify, Operation, PostError, Remote, Service, Sge, Status};
+use remora_nic::{
+    AsyncEvent, Command, CompletionKind, Modify, Operation, PostError, QueuePairFacts, Remote, Service, Sge,
+    Status,
+};
 use remora_transport::state::State;
 use remora_wire::{Extensions, Opcode, reth};
 
@@ -260,7 +263,7 @@ fn packets_of_other_services_and_of_strangers_are_dropped() {
     assert_eq!(sink.load(0, 8), [0; 8]);
     forge(&mut world, uc[1], Opcode::UC_RDMA_WRITE_ONLY, 7, write, &[3; 8]);
     assert_eq!(sink.load(0, 8), [3; 8], "any PSN may begin a message");
-    let facts = world.with_nic(1, |nic, _| nic.query_qp(uc[1].number)).unwrap();
+    let facts = world.ask::<QueuePairFacts>(1, Command::QueryQp(uc[1].number)).unwrap().attributes;
     assert_eq!((facts.state, facts.path_mtu), (Some(State::Rts), Some(1024)));
     let excess = Modify { timeout: Some(3), ..Modify::default() };
     assert!(world.modify(uc[1], &excess).is_err(), "an unreliable queue pair has no timeout");

@@ -1,7 +1,7 @@
 //! Servers and clients of the stores in a simulated world: they post, poll, join, die, crash and restart.
 
 use remora_fabric::{ALL, CompletionQueue, FreeList, QueuePair, Region, Settings, World};
-use remora_nic::{PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest, prism};
+use remora_nic::{Command, PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest, prism};
 use remora_store::heap::{Class, Classes, Keeper, KeeperConfig, Lists, Peer, Reachable};
 use remora_store::{Broken, Connections, Post, PostPrism, Registered};
 use remora_transport::state::State;
@@ -72,7 +72,7 @@ impl Link {
 /// Ends a queue pair. Posted work requests are flushed, and their completions are not polled.
 pub(crate) fn end(world: &mut World, qp: QueuePair) {
     world.bring(qp, State::Err);
-    world.with_nic(qp.node, |nic, _| nic.destroy_qp(qp.number)).expect("a queue pair that is there");
+    world.ask::<()>(qp.node, Command::DestroyQp(qp.number)).expect("a queue pair that is there");
 }
 
 /// The free lists of a server.
@@ -90,7 +90,8 @@ impl Lists for WorldLists<'_> {
 
     fn out(&mut self, class: &Class, first: u32, bits: &mut [u64]) {
         let list = self.lists.iter().find(|list| list.number == class.list).expect("a list of this server");
-        self.world.free_list_out(list, first, bits);
+        let command = Command::FindBuffers { list: list.number, first, words: bits.len() as u32 };
+        bits.copy_from_slice(&self.world.ask::<Vec<u64>>(list.node, command).expect("the free list exists"));
     }
 }
 
@@ -304,7 +305,7 @@ impl<T: Serves> Host<T> {
     pub(crate) fn restart(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
         for list in self.lists.drain(..) {
             world
-                .with_nic(self.node, |nic, _| nic.destroy_free_list(list.number))
+                .ask::<()>(self.node, Command::DestroyFreeList { list: list.number })
                 .expect("the free list exists");
         }
         self.table = make(&self.memory);

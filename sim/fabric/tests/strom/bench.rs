@@ -8,7 +8,7 @@ use remora_fault::Random;
 use remora_fault::{Action, Rule, Rules};
 use remora_memory::Key;
 use remora_nic::kernel::{Ending, Kernel, KernelFacts, KernelInit, Place, Progress, Status, Streams, What};
-use remora_nic::{CompletionKind, Flags, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
+use remora_nic::{Command, CompletionKind, Flags, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 
 pub(crate) const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 
@@ -87,11 +87,11 @@ impl Bench {
         self.world.post_receive(self.left, &ReceiveRequest { id: 0, sges: &[] }).unwrap();
     }
 
-    pub(crate) fn init(&self, opcode: Option<u64>, kernels: Vec<Box<dyn Kernel>>) -> KernelInit {
+    pub(crate) fn init(&mut self, opcode: Option<u64>, kernels: Vec<Box<dyn Kernel>>) -> KernelInit {
         KernelInit {
             pd: self.world.pd(1),
             opcode,
-            kernels,
+            code: self.world.hand(1, kernels),
             grants: vec![self.there.key],
             answers: (1 << 18) / LONGEST,
             longest: LONGEST,
@@ -106,7 +106,7 @@ impl Bench {
     }
 
     pub(crate) fn try_deploy(&mut self, init: KernelInit) -> Result<u32, NicError> {
-        self.world.with_nic(1, |nic, _| nic.deploy_kernel(init))
+        self.world.ask(1, Command::DeployKernel(init))
     }
 
     /// Returns the destination of the answer to a request.
@@ -166,7 +166,7 @@ impl Bench {
     }
 
     pub(crate) fn facts(&mut self) -> Vec<KernelFacts> {
-        self.world.with_nic(1, |nic, _| nic.kernels().collect())
+        self.world.ask(1, Command::QueryKernels).unwrap()
     }
 
     /// Returns true if all memory for answers is free and `busy` lanes are in use.

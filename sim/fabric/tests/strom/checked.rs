@@ -6,14 +6,14 @@ use remora_nic::kernel::{
     AGAIN_NS, BEHIND, CRC_LEN, Check, Consistency, HyperLogLog, Kernel, Progress, READINGS, Streams,
     UNFIT_NS, Verdict, crc64,
 };
-use remora_nic::{CompletionKind, NicError, Operation, Payload, Status, WorkRequest};
+use remora_nic::{Command, CompletionKind, NicError, Operation, Payload, Status, WorkRequest};
 
 use crate::bench::{Bench, SIGNALED, arms, bad_links};
 use crate::seeds;
 
 fn check(bench: &mut Bench, kernel: Option<u32>) -> Result<(), NicError> {
     let qp = bench.right.number;
-    bench.world.with_nic(1, |nic, _| nic.check_reads(qp, kernel))
+    bench.world.ask::<()>(1, Command::CheckReads { qp, kernel })
 }
 
 /// Posts a READ of `len` bytes from the server's memory to the same offset of the client's.
@@ -198,7 +198,8 @@ fn bytes_are_read_again_as_often_as_there_is_a_bound_and_refused_at_once() {
 fn a_judge_can_be_taken_away_and_one_that_is_removed_lets_nothing_leave() {
     for mut bench in Bench::arms() {
         let number = bench.deploy(vec![Box::new(Consistency::default())]);
-        let other = bench.try_deploy(bench.init(Some(7), vec![Box::new(HyperLogLog::default())])).unwrap();
+        let init = bench.init(Some(7), vec![Box::new(HyperLogLog::default())]);
+        let other = bench.try_deploy(init).unwrap();
         assert_eq!(check(&mut bench, Some(other)), Err(NicError::NotThisService), "it does not judge");
         assert_eq!(check(&mut bench, Some(other + 1)), Err(NicError::Unknown));
         assert_eq!(bench.facts().iter().map(|facts| facts.steps).sum::<u64>(), 0, "nobody has judged");
@@ -211,7 +212,7 @@ fn a_judge_can_be_taken_away_and_one_that_is_removed_lets_nothing_leave() {
 
         bench.there.store(0, &object(&mut Random::new(1), 64));
         check(&mut bench, Some(number)).unwrap();
-        bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)).unwrap();
+        bench.world.ask::<()>(1, Command::RemoveKernel { kernel: number }).unwrap();
         read(&mut bench, 2, 0, 64);
         assert_eq!(ends(&mut bench), [Status::RemoteOperation]);
     }

@@ -2,7 +2,7 @@
 
 use remora_fabric::Settings;
 use remora_nic::kernel::{Ending, Get, Kernel, KernelInit, Lookup, Progress, Status, Streams, What};
-use remora_nic::{NicError, Operation, Payload, ReceiveRequest, WorkRequest};
+use remora_nic::{Command, NicError, Operation, Part, Payload, ReceiveRequest, WorkRequest};
 
 use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
 use crate::seeds;
@@ -66,7 +66,8 @@ fn kernels_are_deployed_listed_replaced_and_removed_while_the_nic_runs() {
         bench.rpc(OPCODE, 1, b"");
         assert_eq!(bench.run()[&1].status, Status(64));
         let replace = |bench: &mut Bench, kernels: Vec<Box<dyn Kernel>>| {
-            bench.world.with_nic(1, |nic, _| nic.replace_kernel(number, kernels))
+            let code = bench.world.hand(1, kernels);
+            bench.world.ask::<()>(1, Command::ReplaceKernel { kernel: number, code })
         };
         assert_eq!(replace(&mut bench, vec![Box::new(Says(67))]), Err(NicError::TooSmall));
         replace(&mut bench, vec![Box::new(Says(67)), Box::new(Says(67))]).unwrap();
@@ -75,8 +76,11 @@ fn kernels_are_deployed_listed_replaced_and_removed_while_the_nic_runs() {
         let answers = bench.run();
         assert_eq!((answers[&2].status, answers[&3].status), (Status(67), Status(66)));
 
-        bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)).unwrap();
-        assert_eq!(bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)), Err(NicError::Unknown));
+        bench.world.ask::<()>(1, Command::RemoveKernel { kernel: number }).unwrap();
+        assert_eq!(
+            bench.world.ask::<()>(1, Command::RemoveKernel { kernel: number }),
+            Err(NicError::Unknown)
+        );
         bench.rpc(OPCODE, 4, b"");
         assert_eq!(bench.run()[&4].status, Status::NO_KERNEL);
         assert_eq!(bench.facts().len(), 1);
@@ -89,7 +93,8 @@ fn a_lane_at_work_is_replaced_when_it_rests() {
         let number = bench.deploy(vec![Box::new(Silent)]);
         bench.rpc(OPCODE, 1, b"");
         assert!(bench.run().is_empty());
-        bench.world.with_nic(1, |nic, _| nic.replace_kernel(number, vec![Box::new(Says(64))])).unwrap();
+        let code = bench.world.hand(1, Part::Kernels(vec![Box::new(Says(64))]));
+        bench.world.ask::<()>(1, Command::ReplaceKernel { kernel: number, code }).unwrap();
         bench.rpc(OPCODE, 2, b"");
         assert!(bench.run().is_empty(), "it goes on with the old one");
         // The connection ends, so the lane becomes free.
@@ -104,7 +109,7 @@ fn whoever_waits_for_a_kernel_that_is_removed_is_told() {
         let number = bench.deploy(vec![Box::new(Silent)]);
         bench.rpc(OPCODE, 1, b"");
         assert!(bench.run().is_empty());
-        let removed = bench.world.with_nic(1, |nic, _| nic.remove_kernel(number));
+        let removed = bench.world.ask::<()>(1, Command::RemoveKernel { kernel: number });
         assert_eq!(removed, Ok(()));
         assert_eq!(bench.run()[&1].status, Status::REMOVED);
     }
@@ -138,7 +143,7 @@ fn a_kernel_that_is_removed_in_the_middle_of_a_message_is_told_of_once() {
             while bench.facts()[0].steps < 3 {
                 bench.world.run_for(100);
             }
-            bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)).unwrap();
+            bench.world.ask::<()>(1, Command::RemoveKernel { kernel: number }).unwrap();
             let after = if succeeded { Status(64) } else { Status::NO_KERNEL };
             if succeeded {
                 bench.deploy(vec![Box::new(Says(64))]);
@@ -171,7 +176,7 @@ fn requests_that_wait_for_a_kernel_that_is_removed_are_told_too() {
         while bench.world.counters(1).rcvd_pkts < 4 {
             bench.world.run_for(10);
         }
-        bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)).unwrap();
+        bench.world.ask::<()>(1, Command::RemoveKernel { kernel: number }).unwrap();
         let mut ended = endings(&mut bench);
         ended.sort_by_key(|(tag, _)| *tag);
         assert_eq!(ended, [0, 1, 2, 3].map(|tag| (tag, Status::REMOVED)));
@@ -220,7 +225,7 @@ fn requests_around_which_their_kernel_is_removed_are_answered_once_each() {
             for _ in 0..after {
                 bench.world.step();
             }
-            bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)).unwrap();
+            bench.world.ask::<()>(1, Command::RemoveKernel { kernel: number }).unwrap();
             if after % 2 == 0 {
                 bench.deploy(vec![Box::new(Slow { steps: 1, left: 0 })]);
             }
@@ -265,14 +270,14 @@ fn requests_that_wait_for_room_when_their_kernel_is_removed_are_told() {
         bench.world.run_for(200_000);
         let facts = bench.facts()[0];
         assert_eq!((facts.answers, facts.free_answers), (2, 0));
-        assert_eq!(bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)), Err(NicError::Busy));
+        assert_eq!(bench.world.ask::<()>(1, Command::RemoveKernel { kernel: number }), Err(NicError::Busy));
         bench.world.cut(1, 0, false);
         let answers = bench.run();
         let statuses: Vec<Status> = answers.values().map(|answer| answer.status).collect();
         let count = |status| statuses.iter().filter(|other| **other == status).count();
         assert_eq!((count(Status::DONE), statuses.len()), (2, 8), "{statuses:?}");
         assert!(count(Status::REMOVED) >= 4, "{statuses:?}");
-        assert_eq!(bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)), Ok(()));
+        assert_eq!(bench.world.ask::<()>(1, Command::RemoveKernel { kernel: number }), Ok(()));
         assert!(bench.facts().is_empty());
     }
 }

@@ -5,7 +5,7 @@ use remora_fault::Random;
 use remora_nic::kernel::{
     Ask, HyperLogLog, Invocation, Kernel, LOOKED_AT, Look, Progress, Status, Streams, What,
 };
-use remora_nic::{CompletionKind, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
+use remora_nic::{Command, CompletionKind, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 
 use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
 use crate::seeds;
@@ -66,7 +66,7 @@ impl Look for Counts {
 
 fn attach(bench: &mut Bench, kernel: Option<u32>) -> Result<(), NicError> {
     let qp = bench.right.number;
-    bench.world.with_nic(1, |nic, _| nic.attach_kernel(qp, kernel))
+    bench.world.ask::<()>(1, Command::AttachKernel { qp, kernel })
 }
 
 /// Writes random bytes to consecutive addresses; some WRITEs consume a receive.
@@ -197,8 +197,8 @@ fn a_program_invokes_its_own_nic_and_the_kernel_sends_to_the_peer() {
         let params = [&place.emit()[..], &target_bytes].concat();
         let invoke = |bench: &mut Bench, opcode, params, bytes: &[u8]| {
             let left = bytes.len() as u32;
-            let invocation = Invocation { opcode, tag: 5, params, left, first: true, bytes };
-            bench.world.with_nic(1, |nic, mem| nic.invoke_kernel(mem, qp, &invocation))
+            let invocation = Invocation { opcode, tag: 5, params, left, first: true, bytes: bytes.to_vec() };
+            bench.world.ask::<()>(1, Command::InvokeKernel { qp, invocation })
         };
         assert_eq!(invoke(&mut bench, OPCODE + 1, true, &params), Err(NicError::Unknown));
         assert_eq!(invoke(&mut bench, OPCODE, false, &[0; 4097]), Err(NicError::TooSmall));

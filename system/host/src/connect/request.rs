@@ -11,9 +11,7 @@ use super::exchange::{read, write};
 use super::full::Full;
 use super::lasting::{SetupConnection, has_hung_up};
 use super::message::{Hello, LinkOffer, Message};
-use super::{
-    Agreement, ConnectError, Deadline, Side, add_endpoint, add_link, add_loopback, meet, release, source,
-};
+use super::{Agreement, ConnectError, Deadline, Side, add_endpoint, add_link, add_loopback, meet, source};
 use crate::attach::PortKind;
 
 /// Time for sending a refusal, which fits into the send buffer of any connection.
@@ -133,19 +131,19 @@ impl Request {
         deadline: Deadline,
         bring_up: &mut dyn FnMut(&Agreement) -> Result<(), ConnectError>,
     ) -> Result<Agreement, ConnectError> {
-        let ours = side.engine.facts().kind;
+        let ours = side.uplink.facts().kind;
         self.check_source()?;
         meet(&side.hello(LinkOffer::None)?, &self.hello)?;
         let (peer, local) = match ours {
             PortKind::Udp | PortKind::Xdp => {
                 let local = side.hello(LinkOffer::None)?;
                 write(&mut self.stream, &Message::Accept(local.clone()), deadline)?;
-                (add_endpoint(side.engine, &self.hello, deadline)?, local)
+                (add_endpoint(side.uplink, &self.hello, deadline)?, local)
             }
             PortKind::Shm => self.give_shm(side, deadline)?,
         };
         let agreement = Agreement::new(peer, &local, self.hello.clone());
-        let done = bring_up(&agreement).inspect_err(|_| release(side.engine, peer));
+        let done = bring_up(&agreement).inspect_err(|_| side.uplink.release_peer(peer));
         done?;
         match read(&mut self.stream, deadline, Stage::Ready)? {
             Message::Ready => Ok(agreement),
@@ -159,15 +157,16 @@ impl Request {
         side: &Side<'_>,
         deadline: Deadline,
     ) -> Result<(remora_port::Peer, Hello), ConnectError> {
-        let (engine, theirs) = (side.engine, self.hello.engine);
-        if theirs == engine.id() {
+        let uplink = side.uplink;
+        let theirs = self.hello.engine;
+        if theirs == uplink.id() {
             let local = side.hello(LinkOffer::Existing)?;
-            let peer = add_loopback(engine)?;
+            let peer = add_loopback(uplink)?;
             return self.say(side, peer, local, deadline);
         }
         let known = match self.hello.link {
             LinkOffer::Wanted => None,
-            _ => engine.control(|control| control.peers.reuse(theirs)),
+            _ => uplink.reuse_link(theirs),
         };
         if let Some(peer) = known {
             return self.say(side, peer, side.hello(LinkOffer::Existing)?, deadline);
@@ -178,7 +177,7 @@ impl Request {
         let local = side.hello(LinkOffer::New(listener.name().to_owned()))?;
         write(&mut self.stream, &Message::Accept(local.clone()), deadline)?;
         let link = give_link(&listener, Some(&mut self.stream), deadline)?;
-        Ok((add_link(engine, &self.hello, link)?, local))
+        Ok((add_link(uplink, &self.hello, link)?, local))
     }
 
     fn say(
@@ -191,7 +190,7 @@ impl Request {
         match write(&mut self.stream, &Message::Accept(local.clone()), deadline) {
             Ok(()) => Ok((peer, local)),
             Err(error) => {
-                release(side.engine, peer);
+                side.uplink.release_peer(peer);
                 Err(error)
             }
         }

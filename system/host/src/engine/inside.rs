@@ -2,7 +2,7 @@
 //! to one queue pair and poll one completion queue without a lock in addition to the engine's.
 
 use remora_memory::{Mem, Reentered};
-use remora_nic::Nic;
+use remora_nic::{Command, CommandError, FromReply, Nic};
 use remora_port::Port;
 use remora_transport::Instant;
 use remora_wire::Qpn;
@@ -71,6 +71,16 @@ impl Inside<'_> {
     #[inline]
     pub fn nic(&mut self) -> &mut Nic {
         self.driven.nic()
+    }
+
+    /// Executes a command on the NIC and returns the value that its reply carries.
+    ///
+    /// # Errors
+    /// The refusal of the NIC, which has changed nothing then.
+    pub fn ask<T: FromReply>(&mut self, command: Command) -> Result<T, CommandError> {
+        let now = self.driven.now();
+        let mem = self.mem;
+        self.driven.nic().ask(now, mem, command)
     }
 
     /// Informs the engine that work was posted to a queue of `qp`. Packets that can be sent are sent.

@@ -8,9 +8,7 @@
 use remora_memory::{Access, Range};
 
 use super::super::message::{CodeOf, CodePart, CreateCode, CreateQp, RegionFacts};
-use super::{
-    AWAY, LentMemory, Region, ReplyResult, Resource, Stage, Tenant, fresh, ring_bytes, unknown, words,
-};
+use super::{AWAY, LentMemory, Region, ReplyResult, Resource, Stage, Tenant, fresh, ring_bytes, words};
 use crate::QueuePair;
 
 impl Tenant {
@@ -57,14 +55,6 @@ impl Tenant {
             Stage::Idle(pair) => Ok(pair.code()),
             Stage::Up(pair) => Ok(pair.code()),
             Stage::Away => Err(AWAY.to_owned()),
-        }
-    }
-
-    pub(super) fn enable(&self, number: u32, count: u64) -> Result<(), String> {
-        match &self.pair(number)?.stage {
-            Stage::Up(pair) => pair.enable(count).map_err(words),
-            Stage::Idle(pair) => pair.enable(count).map_err(words),
-            Stage::Away => Err(unknown("queue pair", number)),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! change them. The slot, local region and completion queue of a command must belong to its portal; the NIC
 //! checks each command (`core/nic/src/rma/issue.rs`).
 
-use remora_nic::NicError;
 use remora_nic::rma::{PortalInit, RegionKey, RegionMemory};
+use remora_nic::{Command, CommandError, CommandFault, NicError};
 use std::sync::Arc;
 
 use super::super::message::{CreatePortal, PortalFacts, RegisterRma, Reply};
@@ -66,10 +66,8 @@ impl Tenant {
 
 impl Drop for LentPortal {
     fn drop(&mut self) {
-        let ended = self.rma.engine.control(|control| {
-            control.take_shared_bell(self.set, self.bell);
-            control.destroy_portal(self.number)
-        });
+        self.rma.engine.take_bell(Some(self.set), self.bell);
+        let ended = self.rma.engine.ask::<()>(Command::DestroyPortal { portal: self.number });
         debug_assert!(ended.is_ok(), "only this drop destroys the portal");
     }
 }
@@ -135,28 +133,32 @@ impl Tenant {
         let lent = descriptor(ring.bytes())?;
         let rma = self.rma.open().map_err(words)?;
         let Program { pid, incarnation } = self.program;
-        let init = PortalInit { ring, slots, pd: domain.pd().map_err(words)?, cq, pid, incarnation };
+        let init = PortalInit {
+            ring: rma.engine.hand(ring),
+            slots,
+            pd: domain.pd().map_err(words)?,
+            cq,
+            pid,
+            incarnation,
+        };
         let set = self.set;
-        let facts = rma.engine.control(|control| {
-            let (number, first) = control.nic.create_portal(init)?;
-            if bulk_only {
-                control.nic.restrict_to_bulk(number)?;
-            }
-            match control.hang_portal_bell(set, number) {
-                Some(bell) => Ok(PortalFacts { number, bell, first }),
-                None => control.destroy_portal(number).and(Err(NicError::Unknown)),
-            }
-        });
-        let facts = facts.map_err(|error| self.portal_words(slots, error))?;
-        let PortalFacts { number, bell, .. } = facts;
+        let created = rma.engine.ask(Command::CreatePortal(init));
+        let remora_nic::rma::PortalFacts { number, first } =
+            created.map_err(|error| self.portal_words(slots, error))?;
+        if bulk_only {
+            rma.engine.ask::<()>(Command::RestrictToBulk { portal: number }).map_err(words)?;
+        }
+        // The set lasts as long as the tenant.
+        let bell = rma.engine.hang_portal_bell(set, number).unwrap_or_default();
+        let facts = PortalFacts { number, bell, first };
         let portal = LentPortal { number, bell, set, rma, claim, _cq: shared, _domain: domain };
         self.portals.insert(number, portal);
         Ok((Reply::Portal(facts), vec![lent]))
     }
 
-    fn portal_words(&self, slots: u16, error: NicError) -> String {
-        match error {
-            NicError::Full => format!(
+    fn portal_words(&self, slots: u16, error: CommandError) -> String {
+        match error.fault {
+            CommandFault::Nic(NicError::Full) => format!(
                 "this NIC has no {slots} command slots in a row left of its {}: ask for fewer, or end other programs",
                 self.rma.settings().slots
             ),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::super::DaemonClient;
 use super::super::message::{CreatePortal, PortalFacts, RegisterRma, Reply, Request};
 use super::super::{Limits, Options};
-use super::{LONG, Lender, Numbers, allocate, create_cq, key_of_rma, lender, lender_of};
+use super::{DONE, LONG, Lender, Numbers, allocate, create_cq, key_of_rma, lender, lender_of};
 use crate::rma::{Client, Grant, Portal, RmaError, RmaOptions, RmaRegion, Settings};
 use crate::{Access, CompletionQueue, Context, Device, MemoryRegion, ProtectionDomain};
 
@@ -190,13 +190,14 @@ fn a_user_has_as_much_of_1rma_as_it_may_over_all_programs_and_no_more() {
     other.refuses(&portal(second.0, second.1, 9, true), "--rma-slots");
     let bulk = other.number(&portal(second.0, second.1, 8, true));
     other.refuses(&portal(second.0, second.1, 1, true), "--rma-portals");
-    mine.refuses(&Request::DestroyCq(first.1), "a portal does");
+    mine.refuses(&Request::Execute(remora_nic::Command::DestroyCq { cq: first.1 }), "a portal does");
     mine.refuses(&Request::FreeDomain(first.0), "portals are in this protection domain");
     let facts = lender.daemon.tenants();
     let held: Vec<_> = facts.iter().map(|tenant| (tenant.rma_slots, tenant.rma_regions)).collect();
     assert_eq!(held, [(16, 1), (8, 1)]);
-    assert_eq!(other.ask(&Request::DestroyPortal(bulk)), Reply::Done);
-    other.refuses(&Request::DestroyPortal(bulk), "no command portal");
+    assert_eq!(other.ask(&Request::Execute(remora_nic::Command::DestroyPortal { portal: bulk })), DONE);
+    other
+        .refuses(&Request::Execute(remora_nic::Command::DestroyPortal { portal: bulk }), "no command portal");
     other.number(&portal(second.0, second.1, 8, true));
     // Slots and regions of a program that has gone are available to others.
     let [_, gone] = programs;
@@ -259,8 +260,11 @@ fn rma_attack_16_no_request_or_command_names_a_region_slot_or_queue_of_another()
         (Request::RmaKey(victim.local.id()), "no region of 1RMA"),
         (portal(domain, victims.cq.number(), 1, false), "no completion queue"),
         (portal(victim.domain.number().unwrap() + 1000, cq, 1, false), "no protection domain"),
-        (Request::DestroyPortal(victims.facts.number), "no command portal"),
-        (Request::DestroyPortal(u32::MAX), "no command portal"),
+        (
+            Request::Execute(remora_nic::Command::DestroyPortal { portal: victims.facts.number }),
+            "no command portal",
+        ),
+        (Request::Execute(remora_nic::Command::DestroyPortal { portal: u32::MAX }), "no command portal"),
     ] {
         raw.refuses(&request, words);
     }

@@ -1,0 +1,53 @@
+//! A NIC without a port and without a clock: for tools that show chains, for fuzzers and for benchmarks.
+
+use remora_memory::{Biased, Guard, Table};
+use remora_transport::Instant;
+use std::sync::Arc;
+
+use crate::command::{Command, CommandError, FromReply, Reply};
+use crate::config::Config;
+use crate::nic::Nic;
+use crate::part_number::PartNumber;
+use crate::parts::Part;
+
+/// A NIC without a port. Its commands are executed at time 0.
+pub struct Bare {
+    engine: Biased<Nic>,
+}
+
+impl Bare {
+    /// Creates a NIC over a table of memory regions.
+    pub fn new(table: &Arc<Table>, config: Config) -> Bare {
+        Bare { engine: Biased::new(table, Nic::new(config)) }
+    }
+
+    /// Lends the NIC, and the right to touch registered memory.
+    pub fn enter(&self) -> Guard<'_, Nic> {
+        self.engine.enter()
+    }
+
+    /// Hands memory or code to the NIC and returns its number, which the next command names.
+    pub fn hand(&self, part: impl Into<Part>) -> PartNumber {
+        self.enter().hand(part)
+    }
+
+    /// Executes a command.
+    ///
+    /// # Errors
+    /// The refusal of the NIC, which has changed nothing then.
+    pub fn execute(&self, command: Command) -> Result<Reply, CommandError> {
+        let mut guard = self.enter();
+        let (nic, mem) = guard.parts();
+        nic.execute(Instant(0), mem, command)
+    }
+
+    /// Executes a command and returns the value that its reply carries.
+    ///
+    /// # Errors
+    /// The refusal of the NIC, which has changed nothing then.
+    pub fn ask<T: FromReply>(&self, command: Command) -> Result<T, CommandError> {
+        let mut guard = self.enter();
+        let (nic, mem) = guard.parts();
+        nic.ask(Instant(0), mem, command)
+    }
+}

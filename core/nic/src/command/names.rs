@@ -1,0 +1,161 @@
+//! The objects that a command names, creates and destroys. A host that executes the commands of others checks
+//! by them that each program names its own objects only, and how much it holds.
+
+use remora_memory::{Key, Pd};
+use remora_wire::Qpn;
+use remora_wire::frame::Peer;
+
+use super::Command;
+use crate::config::{QueuePairInit, Receives};
+use crate::part_number::PartNumber;
+
+/// An object of the NIC or of its port, by its number.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// A protection domain.
+    Domain(Pd),
+    /// A memory region or window.
+    Region(Key),
+    /// A completion queue.
+    Cq(u32),
+    /// A queue pair.
+    Qp(Qpn),
+    /// A shared receive queue.
+    Srq(Qpn),
+    /// An XRC domain.
+    XrcDomain(u32),
+    /// An address handle.
+    AddressHandle(u32),
+    /// A free list of PRISM.
+    FreeList(u64),
+    /// A kernel of StRoM.
+    Kernel(u32),
+    /// A command portal of 1RMA.
+    Portal(u32),
+    /// A part that the command takes.
+    Part(PartNumber),
+    /// A peer of the port.
+    Peer(Peer),
+}
+
+impl Command {
+    /// Passes each object that the command names to `visit`.
+    pub fn names(&self, mut visit: impl FnMut(Name)) {
+        let visit: &mut dyn FnMut(Name) = &mut visit;
+        match self {
+            Command::CreateFreeList(_)
+            | Command::QueryFreeList { .. }
+            | Command::FindBuffers { .. }
+            | Command::DestroyFreeList { .. }
+            | Command::DeployKernel(_)
+            | Command::ReplaceKernel { .. }
+            | Command::AttachKernel { .. }
+            | Command::CheckReads { .. }
+            | Command::RemoveKernel { .. }
+            | Command::CreatePortal(_)
+            | Command::RestrictToBulk { .. }
+            | Command::DestroyPortal { .. } => self.names_of_offloads(visit),
+            _ => self.names_of_verbs(visit),
+        }
+    }
+
+    fn names_of_verbs(&self, visit: &mut dyn FnMut(Name)) {
+        match self {
+            Command::CreateCq { ring, .. } => visit(Name::Part(*ring)),
+            Command::ResizeCq { cq, ring } => {
+                visit(Name::Cq(*cq));
+                visit(Name::Part(*ring));
+            }
+            Command::NotifyCq { cq, .. } | Command::CountCompletions { cq } | Command::DestroyCq { cq } => {
+                visit(Name::Cq(*cq));
+            }
+            Command::CreateQp(init) | Command::CreateGsiQp(init) => names_of_queue_pair(init, visit),
+            Command::CreateLoopback(init) => {
+                visit(Name::Domain(init.pd));
+                [init.send_cq, init.receive_cq].into_iter().for_each(|cq| visit(Name::Cq(cq)));
+                [init.send_ring, init.receive_ring].into_iter().for_each(|ring| visit(Name::Part(ring)));
+            }
+            Command::CreateXrcTarget { domain } | Command::FreeXrcDomain { domain } => {
+                visit(Name::XrcDomain(*domain));
+            }
+            Command::ModifyQp { qp, change } => {
+                visit(Name::Qp(*qp));
+                change.address.iter().for_each(|address| visit(Name::Peer(address.peer)));
+            }
+            Command::QueryQp(qp)
+            | Command::SetTenant { qp, .. }
+            | Command::Enable { qp, .. }
+            | Command::DestroyQp(qp)
+            | Command::InvokeKernel { qp, .. }
+            | Command::AttachMulticast { qp, .. }
+            | Command::DetachMulticast { qp, .. } => visit(Name::Qp(*qp)),
+            Command::CreateSrq(init) => {
+                visit(Name::Domain(init.pd));
+                visit(Name::Part(init.ring));
+                if let Some(xrc) = init.xrc {
+                    visit(Name::XrcDomain(xrc.domain));
+                    visit(Name::Cq(xrc.cq));
+                }
+            }
+            Command::ResizeSrq { srq, ring } => {
+                visit(Name::Srq(*srq));
+                visit(Name::Part(*ring));
+            }
+            Command::ArmSrq { srq, .. } | Command::QuerySrq(srq) | Command::DestroySrq(srq) => {
+                visit(Name::Srq(*srq));
+            }
+            Command::CreateAddressHandle { pd, address } => {
+                visit(Name::Domain(*pd));
+                visit(Name::Peer(address.peer));
+            }
+            Command::DestroyAddressHandle { handle } => visit(Name::AddressHandle(*handle)),
+            _ => {}
+        }
+    }
+
+    fn names_of_offloads(&self, visit: &mut dyn FnMut(Name)) {
+        match self {
+            Command::AttachKernel { qp, kernel } | Command::CheckReads { qp, kernel } => {
+                visit(Name::Qp(*qp));
+                kernel.iter().for_each(|kernel| visit(Name::Kernel(*kernel)));
+            }
+            Command::CreateFreeList(init) => {
+                visit(Name::Domain(init.pd));
+                visit(Name::Part(init.ring));
+            }
+            Command::QueryFreeList { list }
+            | Command::FindBuffers { list, .. }
+            | Command::DestroyFreeList { list } => visit(Name::FreeList(*list)),
+            Command::DeployKernel(init) => {
+                visit(Name::Domain(init.pd));
+                visit(Name::Part(init.code));
+                init.grants.iter().for_each(|key| visit(Name::Region(*key)));
+            }
+            Command::ReplaceKernel { kernel, code } => {
+                visit(Name::Kernel(*kernel));
+                visit(Name::Part(*code));
+            }
+            Command::RemoveKernel { kernel } => visit(Name::Kernel(*kernel)),
+            Command::CreatePortal(init) => {
+                visit(Name::Domain(init.pd));
+                visit(Name::Cq(init.cq));
+                visit(Name::Part(init.ring));
+            }
+            Command::RestrictToBulk { portal } | Command::DestroyPortal { portal } => {
+                visit(Name::Portal(*portal));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn names_of_queue_pair(init: &QueuePairInit, visit: &mut dyn FnMut(Name)) {
+    visit(Name::Domain(init.pd));
+    [init.send_cq, init.receive_cq].into_iter().for_each(|cq| visit(Name::Cq(cq)));
+    visit(Name::Part(init.send_ring));
+    match init.receives {
+        Receives::Own { ring, .. } => visit(Name::Part(ring)),
+        Receives::Shared(srq) => visit(Name::Srq(srq)),
+        Receives::None => {}
+    }
+}
