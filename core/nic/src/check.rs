@@ -60,12 +60,7 @@ impl QueuePair {
             }
             Machine::Unreliable(unreliable) => return unreliable.check(mtu),
         };
-        if let Some(prism) = &self.prism {
-            prism.check(upcoming);
-        }
-        if let Some(strom) = &self.strom {
-            strom.check();
-        }
+        self.offloads.check(upcoming);
     }
 }
 

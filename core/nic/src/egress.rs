@@ -71,7 +71,9 @@ impl QueuePair {
     ) -> TurnEnd {
         match &self.machine {
             Machine::Rc(_) if self.is_plain() => self.transmit_rc::<Plain>(now, mem, out, shared, used),
-            Machine::Rc(_) if self.strom.is_none() => self.transmit_extended(now, mem, out, shared, used),
+            Machine::Rc(_) if self.offloads.strom.is_none() => {
+                self.transmit_extended(now, mem, out, shared, used)
+            }
             _ => self.transmit_outlined(now, mem, out, shared, used),
         }
     }
@@ -104,10 +106,9 @@ impl QueuePair {
     /// control, nor a CNP to send, nor an offload.
     #[inline(always)]
     fn is_plain(&self) -> bool {
-        self.prism.is_none()
+        self.offloads.is_empty()
             && self.machine.rc().is_none_or(|connection| connection.path.service == 0)
             && self.congestion.is_none()
-            && self.strom.is_none()
             && !self.cnp_due
     }
 
@@ -186,7 +187,7 @@ impl QueuePair {
         shared: &mut Shared,
         used: &mut TurnUsage,
     ) -> TurnEnd {
-        let ack_was_pending = self.strom.as_ref().is_some_and(|strom| strom.ack_was_pending);
+        let ack_was_pending = self.offloads.strom.as_ref().is_some_and(|strom| strom.ack_was_pending);
         let mut first = if ack_was_pending { 0 } else { ANSWERS_FIRST };
         if self.machine.rc().is_some_and(|connection| connection.responder.has_reply()) {
             // The reply that is being sent includes the delayed ACK.
@@ -213,7 +214,7 @@ impl QueuePair {
             }
         });
         let ack_was_pending = self.machine.rc().is_some_and(|connection| connection.responder.has_reply());
-        if let Some(strom) = &mut self.strom {
+        if let Some(strom) = &mut self.offloads.strom {
             strom.ack_was_pending = ack_was_pending;
         }
         turn
@@ -276,7 +277,7 @@ impl QueuePair {
         }
         let held = X::ANY && self.is_held(now) || X::KERNELS && waits_for_bytes(self, now);
         if X::ANY
-            && self.prism.is_some()
+            && self.offloads.prism.is_some()
             && !held
             && let Some(sent) = respond_bundle(self, mem, out, shared)
         {
@@ -344,7 +345,7 @@ impl QueuePair {
             if self.may_submit::<R>() {
                 self.submit::<R>(mem, shared);
             }
-            if X::ANY && R::OPERATION_LISTS && self.prism.is_some() {
+            if X::ANY && R::OPERATION_LISTS && self.offloads.prism.is_some() {
                 match self.request_prism::<R>(now, mem, out, shared) {
                     NextRequest::Plain => {}
                     NextRequest::Waits => return None,
@@ -356,7 +357,7 @@ impl QueuePair {
             }
             if X::ANY
                 && !R::OPERATION_LISTS
-                && self.prism.is_some()
+                && self.offloads.prism.is_some()
                 && let NextRequest::Emitted(sent) = self.request_prism::<R>(now, mem, out, shared)
             {
                 return Some(sent);

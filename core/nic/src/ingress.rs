@@ -46,7 +46,8 @@ impl QueuePair {
         let fits = may_receive
             && path.is_from(arrived)
             && path.carries(packet.bth.opcode())
-            && (packet.bth.opcode().0 & service_bits::SERVICE != Opcode::BUNDLE.0 || self.prism.is_some())
+            && (packet.bth.opcode().0 & service_bits::SERVICE != Opcode::BUNDLE.0
+                || self.offloads.prism.is_some())
             && packet.bth.is_default();
         if !fits {
             shared.counters.unknown_qp += 1;
@@ -183,7 +184,7 @@ impl QueuePair {
     fn serve(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         self.establish(shared);
         let Some(connection) = self.machine.rc_mut() else { return };
-        if self.strom.is_some() {
+        if self.offloads.strom.is_some() {
             let action = connection.responder.receive(packet, &mut shared.counters);
             return self.serve_action(now, mem, action, packet, shared);
         }
@@ -213,7 +214,7 @@ impl QueuePair {
         if let Action::Rpc(part) = action {
             return serve_rpc(self, now, mem, &part, packet.payload, shared);
         }
-        if self.strom.is_some() {
+        if self.offloads.strom.is_some() {
             return execute_strom(self, now, mem, action, packet.payload, shared);
         }
         let outcome = self.execute(mem, action, packet.payload, shared);

@@ -39,6 +39,7 @@ pub mod kernel;
 mod machine;
 mod multicast;
 mod nic;
+mod offloads;
 mod part_number;
 mod parts;
 mod path;

@@ -136,6 +136,27 @@ impl Machine {
         }
     }
 
+    /// Enables PRISM at the responder, because the peer agreed on it. Returns false if the service has none.
+    pub(crate) fn enable_prism(&mut self) -> bool {
+        match self {
+            Machine::Rc(connection) => connection.responder.enable_prism(),
+            Machine::Irn(irn) => irn.responder.enable_prism(),
+            Machine::Unconnected | Machine::Unreliable(_) | Machine::Loopback => return false,
+        }
+        true
+    }
+
+    /// Drops the answers that the responder keeps for a silent peer. Returns two flags: whether the answers
+    /// are gone, and otherwise whether to try again later.
+    pub(crate) fn forget(&mut self) -> (bool, bool) {
+        match self {
+            Machine::Rc(connection) => (connection.responder.forget(), true),
+            // Where no timer runs nothing is sent again, until the peer sends a packet.
+            Machine::Irn(irn) => (irn.responder.forget(), irn.responder.repeats()),
+            Machine::Unconnected | Machine::Unreliable(_) | Machine::Loopback => (true, false),
+        }
+    }
+
     /// Returns how often the peer had no receive work request for a message (RNR NAK).
     pub(crate) fn rnr_waits(&self) -> u32 {
         match self {

@@ -449,7 +449,7 @@ impl Nic {
 
     /// Returns the settings of IRN for queue pairs that use it.
     pub fn irn(&self) -> &irn::Settings {
-        &self.shared.irn
+        &self.shared.defaults.irn
     }
 
     /// Returns the counters of this engine.

@@ -6,7 +6,6 @@ mod extended;
 mod irn;
 mod modify;
 mod prism;
-mod strom;
 mod submit;
 mod unreliable;
 
@@ -27,9 +26,8 @@ use crate::congestion::Congestion;
 use crate::context::{List, WqeContext};
 use crate::cqe::Cqe;
 use crate::event::AsyncEvent;
-use crate::kernel::Strom;
 use crate::machine::Machine;
-use crate::prism::Prism;
+use crate::offloads::Offloads;
 use crate::receive_queue::{Receive, ReceiveQueue};
 use crate::reliable::{self, GoBackN, ReliableRequester};
 use crate::request::{CompletionKind, WorkCompletion};
@@ -90,10 +88,7 @@ pub(crate) struct QueuePair {
     pub cnp_due: bool,
     /// A WAIT blocks the send queue, and the queue pair is in the list of a completion queue.
     pub waiting: bool,
-    /// State of PRISM; `None` if the peer did not agree on PRISM.
-    pub prism: Option<Box<Prism>>,
-    /// State of StRoM; `None` if the peer did not agree on StRoM.
-    pub strom: Option<Box<Strom>>,
+    pub offloads: Offloads,
     /// Tenant of the queue pair.
     pub tenant: u32,
 }
@@ -141,8 +136,7 @@ impl QueuePair {
             marks: NotificationPoint::default(),
             cnp_due: false,
             waiting: false,
-            prism: None,
-            strom: None,
+            offloads: Offloads::default(),
             tenant: 0,
         }
     }
@@ -348,7 +342,7 @@ impl QueuePair {
             self.send.free(end);
         }
         if any
-            && let Some(strom) = &mut self.strom
+            && let Some(strom) = &mut self.offloads.strom
             && let Some(requester) = R::of(&mut self.machine)
         {
             strom.answers_left(requester.numbers().0, &mut shared.kernels, self.number);
@@ -443,8 +437,7 @@ impl QueuePair {
             return;
         }
         self.state = State::Err;
-        self.end_prism(shared);
-        self.end_strom(shared);
+        self.offloads.end(self.number, shared);
         self.flush(shared);
         if self.srq.is_some() && self.service != Service::XrcTarget {
             shared.event(AsyncEvent::LastWqe(self.number));
@@ -526,7 +519,7 @@ impl QueuePair {
     #[inline(always)]
     pub(crate) fn deadline(&self) -> Instant {
         let machine = self.machine.deadline();
-        machine.min(self.congestion_deadline()).min(self.deadline_prism()).min(self.deadline_strom())
+        machine.min(self.congestion_deadline()).min(self.offloads.deadline())
     }
 
     /// Runs the timers that are due at `now`. All packets that arrived before `rx_drained_at` have been
@@ -538,8 +531,7 @@ impl QueuePair {
             Machine::Rc(_) => self.retire::<GoBackN>(shared),
             _ => self.retire::<reliable::Irn>(shared),
         };
-        self.expire_prism(now, shared);
-        self.expire_strom(now);
+        self.offloads.expire(now, &mut self.machine, shared);
     }
 }
 

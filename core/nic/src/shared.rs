@@ -22,6 +22,43 @@ use crate::prism::FreeLists;
 use crate::shared_receive_queue::SharedReceiveQueues;
 use crate::xrc_domain::XrcDomains;
 
+/// Settings of the engine that a connection takes over when it is set up.
+pub(crate) struct ConnectionDefaults {
+    /// Any path MTU is allowed, not only powers of two.
+    pub any_path_mtu: bool,
+    /// Maximum number of packets in flight, unless the program sets another.
+    pub window: u32,
+    /// Number of packets after which an ACK is requested.
+    pub ack_every: u32,
+    /// Fixed retransmission timeout in nanoseconds, for experiments.
+    pub rto_ns: Option<u64>,
+    /// Retries are not limited, for experiments.
+    pub retries_forever: bool,
+    /// Maximum number of PSNs that one request of a READ covers.
+    pub read_piece: u32,
+    pub irn: irn::Settings,
+    pub congestion: congestion::Settings,
+    /// Traffic classes of packets without data.
+    pub classes: AnswerClasses,
+}
+
+impl ConnectionDefaults {
+    fn new(config: &Config) -> Self {
+        let experiments = config.experiments();
+        ConnectionDefaults {
+            any_path_mtu: experiments.any_path_mtu,
+            window: config.window,
+            ack_every: config.ack_every,
+            rto_ns: experiments.rto_ns,
+            retries_forever: experiments.retries_forever,
+            read_piece: config.read_piece,
+            irn: config.irn,
+            congestion: config.congestion,
+            classes: AnswerClasses { ack: config.ack_class, cnp: config.cnp_class },
+        }
+    }
+}
+
 /// State that the queue pairs of an engine share: completion queues, events, counters and properties of the
 /// port.
 pub(crate) struct Shared {
@@ -38,23 +75,14 @@ pub(crate) struct Shared {
     pub wakes: VecDeque<u32>,
     pub events: VecDeque<AsyncEvent>,
     pub lost_events: u64,
-    /// Any path MTU is allowed, not only powers of two.
-    pub any_path_mtu: bool,
     /// The time of the last call into the engine that passed the time.
     pub now: Instant,
     pub counters: Counters,
     pub checks_icrc: bool,
     pub spans: IdSpans,
-    pub window: u32,
-    pub ack_every: u32,
-    pub rto_ns: Option<u64>,
-    pub retries_forever: bool,
     pub turn_packets: usize,
-    pub read_piece: u32,
     pub engine: u16,
-    pub irn: irn::Settings,
-    pub congestion: congestion::Settings,
-    pub classes: AnswerClasses,
+    pub defaults: ConnectionDefaults,
     pub free_lists: FreeLists,
     pub control: Control,
     pub chain_turn: usize,
@@ -64,7 +92,6 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(config: &Config, places: u32) -> Self {
-        let experiments = config.experiments();
         Shared {
             srqs: SharedReceiveQueues::new(config.max_srqs),
             xrc_domains: XrcDomains::new(config.max_xrc_domains),
@@ -81,17 +108,9 @@ impl Shared {
             counters: Counters::default(),
             checks_icrc: config.checks_icrc,
             spans: IdSpans::new(),
-            window: config.window,
-            any_path_mtu: experiments.any_path_mtu,
-            ack_every: config.ack_every,
-            rto_ns: experiments.rto_ns,
-            retries_forever: experiments.retries_forever,
-            turn_packets: experiments.turn_packets,
-            read_piece: config.read_piece,
+            turn_packets: config.experiments().turn_packets,
             engine: config.engine,
-            irn: config.irn,
-            congestion: config.congestion,
-            classes: AnswerClasses { ack: config.ack_class, cnp: config.cnp_class },
+            defaults: ConnectionDefaults::new(config),
             free_lists: FreeLists::new(config.max_free_lists),
             control: Control::new(places as usize),
             chain_turn: chain::TURN,

@@ -52,7 +52,7 @@ impl AnswerSender for QueuePair {
             false => submit_answer::<Irn>(self, message, source),
         };
         let Some(number) = number else { return wait_for_requester(self) };
-        if let (Some(strom), Some(source)) = (&mut self.strom, source) {
+        if let (Some(strom), Some(source)) = (&mut self.offloads.strom, source) {
             strom.sent.push_back(Sent { number, block: source.block });
         }
         true
@@ -60,7 +60,7 @@ impl AnswerSender for QueuePair {
 }
 
 fn wait_for_requester(qp: &mut QueuePair) -> bool {
-    if let Some(strom) = &mut qp.strom {
+    if let Some(strom) = &mut qp.offloads.strom {
         strom.waited_for = true;
     }
     false

@@ -34,7 +34,7 @@ impl WqeContext {
 /// Clears the acknowledgement request of a packet that needs none.
 #[inline]
 pub(crate) fn maybe_delay_ack(qp: &QueuePair, plan: &mut Plan) {
-    let agreed = qp.strom.as_ref().is_some_and(|strom| strom.agreed);
+    let agreed = qp.offloads.strom.as_ref().is_some_and(|strom| strom.agreed);
     let patient = agreed && qp.attributes.parameters.timeout_ns >= SHORTEST_TIMEOUT_NS;
     let Some(Connection { requester, .. }) = qp.machine.rc().filter(|_| patient) else { return };
     let ring = qp.send.ring();
@@ -74,14 +74,14 @@ pub(super) fn conclude_delaying_ack(qp: &mut QueuePair, now: Instant, outcome: O
     if responder.has_reply() {
         return;
     }
-    if let Some(strom) = qp.strom.as_mut().filter(|strom| strom.delayed_ack == Instant::NEVER) {
+    if let Some(strom) = qp.offloads.strom.as_mut().filter(|strom| strom.delayed_ack == Instant::NEVER) {
         strom.delayed_ack = now.after(DELAYED_ACK_NS);
     }
 }
 
 /// Stops the timer of the delayed ACK, because all responses were sent.
 pub(crate) fn clear_delayed_ack(qp: &mut QueuePair) {
-    if let Some(strom) = &mut qp.strom {
+    if let Some(strom) = &mut qp.offloads.strom {
         strom.delayed_ack = Instant::NEVER;
     }
 }

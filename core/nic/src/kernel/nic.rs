@@ -92,7 +92,7 @@ impl Nic {
             return Err(NicError::NotThisService);
         }
         let slots = qp.send.ring().slots();
-        qp.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0))).tap = tap;
+        qp.offloads.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0))).tap = tap;
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl Nic {
         }
         let index = self.index(qp).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
-        if qp.strom.is_none() {
+        if qp.offloads.strom.is_none() {
             return Err(NicError::NotThisService);
         }
         let shared = &mut self.shared;
@@ -136,7 +136,7 @@ impl Nic {
             return Err(NicError::NotThisService);
         }
         let slots = qp.send.ring().slots();
-        let strom = qp.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0)));
+        let strom = qp.offloads.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0)));
         // Replacing the checker resets the retry deadline.
         (strom.checker, strom.recheck) = (checker, None);
         Ok(())

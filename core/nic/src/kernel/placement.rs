@@ -33,7 +33,7 @@ pub struct Invocation {
 /// Returns true if a kernel observes incoming WRITEs.
 #[inline(always)]
 pub(crate) fn is_tapped(qp: &QueuePair) -> bool {
-    qp.strom.as_ref().is_some_and(|strom| strom.tap.is_some())
+    qp.offloads.strom.as_ref().is_some_and(|strom| strom.tap.is_some())
 }
 
 /// Executes a request and passes the written data to a kernel. If the kernel has no capacity, the requester
@@ -85,7 +85,7 @@ pub(crate) fn place_tapped(
 
 /// Returns the kernel's observer of WRITEs, if it has one and no earlier input waits.
 fn write_viewer<'k>(qp: &mut QueuePair, shared: &'k mut Shared) -> Option<&'k mut dyn Look> {
-    let strom = qp.strom.as_mut()?;
+    let strom = qp.offloads.strom.as_mut()?;
     let tap = strom.tap?;
     if !shared.kernels.is_there(tap) {
         return None;
@@ -104,7 +104,7 @@ pub(crate) fn place_and_show(
     shared: &mut Shared,
     place: impl FnOnce(&mut QueuePair, &mut Shared) -> Outcome,
 ) -> Outcome {
-    let Some(strom) = &mut qp.strom else { return place(qp, shared) };
+    let Some(strom) = &mut qp.offloads.strom else { return place(qp, shared) };
     let tap = strom.tap.filter(|tap| shared.kernels.is_there(*tap));
     let Some(tap) = tap else { return place(qp, shared) };
     let Some(lane) =
@@ -117,7 +117,7 @@ pub(crate) fn place_and_show(
     let outcome = place(qp, shared);
     // The notification may have overrun its completion queue and ended the queue pair.
     if outcome == Outcome::Done
-        && qp.strom.is_some()
+        && qp.offloads.strom.is_some()
         && let Some(lane_ref) = shared.kernels.lane_ref(lane)
     {
         let part = Part::new(0, 0, payload.len() as u32, false, [true; 2]);

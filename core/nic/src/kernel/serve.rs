@@ -26,7 +26,7 @@ pub(crate) fn enable_strom(qp: &mut QueuePair) {
     };
     let mtu = qp.attributes.parameters.mtu;
     let strom = Strom::new(qp.send.ring().slots(), early, mtu);
-    qp.strom = Some(Box::new(Strom { agreed: true, ..strom }));
+    qp.offloads.strom = Some(Box::new(Strom { agreed: true, ..strom }));
 }
 
 /// Processes a packet for a kernel on a go-back-N connection.
@@ -64,7 +64,7 @@ fn hand_over_now(
     payload: &[u8],
     shared: &mut Shared,
 ) -> Outcome {
-    let Some(strom) = &mut qp.strom else { return Outcome::Done };
+    let Some(strom) = &mut qp.offloads.strom else { return Outcome::Done };
     let hint = strom.lane;
     if part.first() {
         strom.serving = shared.kernels.serves(qp.pd, part.opcode, hint.place);
@@ -103,7 +103,7 @@ fn answer_no_kernel(qp: &mut QueuePair, part: &Part, shared: &mut Shared) -> Out
 /// IRN only: stores a packet for a kernel that arrived ahead of order.
 #[inline(never)]
 pub(crate) fn keep_rpc(qp: &mut QueuePair, slot: u32, part: &Part, payload: &[u8]) -> Outcome {
-    let Some(early) = qp.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize)) else {
+    let Some(early) = qp.offloads.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize)) else {
         return Outcome::NotReady;
     };
     let Some(kept) = early.bytes.get_mut(..payload.len()) else { return Outcome::NotReady };
@@ -115,7 +115,7 @@ pub(crate) fn keep_rpc(qp: &mut QueuePair, slot: u32, part: &Part, payload: &[u8
 /// Passes a stored packet, now the next in order, to its kernel.
 #[inline(never)]
 pub(crate) fn hand_over_kept(qp: &mut QueuePair, mem: Mem<'_>, slot: u32, shared: &mut Shared) -> Outcome {
-    let Some(early) = qp.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize)) else {
+    let Some(early) = qp.offloads.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize)) else {
         return Outcome::Done;
     };
     let Some(part) = early.part else { return Outcome::Done };
@@ -123,7 +123,7 @@ pub(crate) fn hand_over_kept(qp: &mut QueuePair, mem: Mem<'_>, slot: u32, shared
     let len = usize::from(early.len);
     let outcome = hand_over(qp, mem, &part, &bytes[..len], shared);
     // The queue pair may have ended in the meantime.
-    if let Some(strom) = &mut qp.strom {
+    if let Some(strom) = &mut qp.offloads.strom {
         strom.early[slot as usize].bytes = bytes;
     }
     if outcome == Outcome::NotReady && !shared.kernels.stalled.contains(&qp.number) {

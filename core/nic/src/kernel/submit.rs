@@ -20,7 +20,7 @@ pub(crate) fn submit_strom<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, 
         0 => qp.list(wqe, index),
         _ => Some((wqe.length(), List::Inline)),
     };
-    let Some((len, list)) = payload.filter(|_| qp.strom.is_some() && tag <= TAG_MASK) else {
+    let Some((len, list)) = payload.filter(|_| qp.offloads.strom.is_some() && tag <= TAG_MASK) else {
         return qp.submit_failing::<R>(wqe, index, slots, Status::LocalQpOperation);
     };
     let params = wqe.opcode() == WqeOpcode::RPC;

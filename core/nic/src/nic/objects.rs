@@ -160,9 +160,8 @@ impl Nic {
             return Err(NicError::Busy);
         }
         let Some(mut qp) = self.qps[index as usize].take() else { return Err(NicError::Unknown) };
-        qp.end_prism(&mut self.shared);
+        qp.offloads.end(number, &mut self.shared);
         self.forget_waiting(&qp, index);
-        qp.end_strom(&mut self.shared);
         qp.remove_completions(&mut self.shared);
         for cq in [qp.send_cq, qp.receive_cq] {
             self.shared.release_cq(cq, qp.pd);

@@ -33,7 +33,7 @@ pub(crate) fn serve_prism(
 ) {
     let pd = qp.pd;
     let owner = qp.owner;
-    let Some(prism) = &mut qp.prism else { return };
+    let Some(prism) = &mut qp.offloads.prism else { return };
     let lists = &mut shared.free_lists;
     let ((number, kept_from), msn) = match &qp.machine {
         Machine::Rc(connection) => (connection.responder.fetches(), connection.responder.msn()),
@@ -79,7 +79,7 @@ pub(crate) fn place_in_scratch(qp: &mut QueuePair, mem: Mem<'_>, va: u64, payloa
     let refused = Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR);
     let pd = qp.pd;
     let owner = qp.owner;
-    let Some(prism) = qp.prism.as_mut().filter(|_| is_scratch(va)) else { return refused };
+    let Some(prism) = qp.offloads.prism.as_mut().filter(|_| is_scratch(va)) else { return refused };
     let scratch = prism.lend_scratch(mem);
     let reach = Reach { mem, pd, owner, key: 0, scratch };
     match reach.span(va, payload.len(), Access::REMOTE_WRITE) {

@@ -70,7 +70,8 @@ fn serve_operation_list(
     qp.establish(shared);
     let pd = qp.pd;
     let owner = qp.owner;
-    let (Some(Connection { responder, .. }), Some(prism)) = (qp.machine.rc_mut(), &mut qp.prism) else {
+    let (Some(Connection { responder, .. }), Some(prism)) = (qp.machine.rc_mut(), &mut qp.offloads.prism)
+    else {
         return;
     };
     let counters = &mut shared.counters;

@@ -16,7 +16,7 @@ use crate::wqe::{MAX_SGE, Wqe, WqeOpcode, flag};
 #[cold]
 #[inline(never)]
 pub(crate) fn submit_prism<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, index: u64, slots: u64) {
-    let agreed = qp.prism.is_some() && qp.attributes.parameters.max_rd_atomic > 0;
+    let agreed = qp.offloads.prism.is_some() && qp.attributes.parameters.max_rd_atomic > 0;
     let Some((extended, len, list)) = decode_prism(qp, wqe, index).filter(|_| agreed) else {
         return qp.submit_failing::<R>(wqe, index, slots, Status::LocalQpOperation);
     };

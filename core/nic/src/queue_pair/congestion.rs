@@ -74,7 +74,8 @@ impl QueuePair {
     #[cold]
     pub(crate) fn marked(&mut self, now: Instant, shared: &mut Shared) {
         shared.counters.np_ecn_marked_roce_packets += 1;
-        self.cnp_due |= self.machine.path().is_some() && self.marks.marked(now, &shared.congestion.dcqcn);
+        self.cnp_due |=
+            self.machine.path().is_some() && self.marks.marked(now, &shared.defaults.congestion.dcqcn);
     }
 
     /// Sends a CNP if one is due, before any other packet of the queue pair. Go-back-N's `respond` has a copy

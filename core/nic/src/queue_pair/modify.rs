@@ -21,18 +21,17 @@ impl QueuePair {
     pub(crate) fn modify(&mut self, change: &Modify, shared: &mut Shared) -> Result<(), ModifyFault> {
         let target = change.state.unwrap_or(self.state);
         modify(self.state, target, self.service, change.given()).map_err(ModifyFault::Transition)?;
-        change.check_values(self.state, shared.any_path_mtu)?;
+        change.check_values(self.state, shared.defaults.any_path_mtu)?;
         if self.number.get() == GSI && change.qkey.is_some_and(|qkey| qkey != GSI_QKEY) {
             return Err(ModifyFault::Value(Attributes::QKEY));
         }
         self.remember(change, shared);
         match (self.state, target) {
             (_, State::Reset) => {
-                self.end_prism(shared);
+                self.offloads.end(self.number, shared);
                 if self.waiting {
                     shared.release_all_waiting();
                 }
-                self.end_strom(shared);
                 self.remove_completions(shared);
                 self.reset();
             }
@@ -46,15 +45,15 @@ impl QueuePair {
             _ => self.retune(change),
         }
         if change.congestion.is_some() || (self.state, target) == (State::Init, State::Rtr) {
-            self.control_congestion(&shared.congestion);
+            self.control_congestion(&shared.defaults.congestion);
         } else if change.rate_limit.is_some() {
-            self.limit_rate(&shared.congestion);
+            self.limit_rate(&shared.defaults.congestion);
         }
         if target == State::Sqd && self.state != State::Sqd {
             self.drained = false;
         }
         self.state = target;
-        if target == State::Rts && self.strom.is_some() {
+        if target == State::Rts && self.offloads.strom.is_some() {
             shared.kernels.wake(self.number);
         }
         if target == State::Sqd {
@@ -74,12 +73,12 @@ impl QueuePair {
         set(&mut parameters.timeout_ns, change.timeout.map(timers::ack_timeout_ns));
         set(&mut parameters.retry_cnt, change.retry_cnt);
         set(&mut parameters.rnr_retry, change.rnr_retry);
-        if shared.retries_forever {
+        if shared.defaults.retries_forever {
             parameters.retry_cnt = FOR_EVER;
         }
         if given.irn.is_none() {
-            set(&mut parameters.timeout_ns, shared.rto_ns);
-            parameters.backoff = shared.rto_ns.is_none();
+            set(&mut parameters.timeout_ns, shared.defaults.rto_ns);
+            parameters.backoff = shared.defaults.rto_ns.is_none();
         }
         set(&mut self.allowed, change.access.map(allowed));
     }
@@ -87,10 +86,10 @@ impl QueuePair {
     /// Transition INIT to RTR: starts the responder. The requester starts at RTS.
     fn connect(&mut self, shared: &Shared) {
         let settings = &mut self.attributes;
-        let window = settings.given.window.unwrap_or(shared.window).clamp(1, MAX_WINDOW);
+        let window = settings.given.window.unwrap_or(shared.defaults.window).clamp(1, MAX_WINDOW);
         settings.parameters.window = window;
-        settings.parameters.ack_every = shared.ack_every;
-        settings.parameters.read_piece = shared.read_piece.clamp(1, window);
+        settings.parameters.ack_every = shared.defaults.ack_every;
+        settings.parameters.read_piece = shared.defaults.read_piece.clamp(1, window);
         let given = &settings.given;
         let rq_psn = given.rq_psn.unwrap_or_default();
         if self.service == Service::Ud {
@@ -103,7 +102,7 @@ impl QueuePair {
         let capacity = self.send.messages();
         if self.service == Service::Uc {
             self.machine = Machine::Unreliable(Unreliable::Connected(Box::new(Connected {
-                path: PeerPath::new(&address, remote, service_bits::UC, shared.classes),
+                path: PeerPath::new(&address, remote, service_bits::UC, shared.defaults.classes),
                 requester: uc::Requester::new(Psn::new(0), mtu),
                 responder: uc::Responder::new(rq_psn, mtu, self.allowed.write),
             })));
@@ -111,7 +110,7 @@ impl QueuePair {
         }
         let bits = if self.service == Service::Rc { 0 } else { service_bits::XRC };
         let prism = given.prism == Some(true) && self.service == Service::Rc;
-        let path = PeerPath::new(&address, remote, bits, shared.classes);
+        let path = PeerPath::new(&address, remote, bits, shared.defaults.classes);
         if let Some(peer) = given.irn.filter(|_| self.service == Service::Rc) {
             self.connect_irn(path, peer, shared);
         } else {
@@ -137,14 +136,15 @@ impl QueuePair {
         match &mut self.machine {
             Machine::Rc(connection) => {
                 connection.requester = Requester::new(sq_psn, self.send.messages(), *parameters);
-                if self.prism.is_some() {
+                if self.offloads.prism.is_some() {
                     connection.requester.enable_prism();
                 }
                 connection.responder.retune(self.allowed, parameters.min_rnr_timer);
             }
             Machine::Irn(irn) => {
                 let capacity = self.send.ring().slots() as u32;
-                irn.requester = irn::Requester::new(sq_psn, capacity, *parameters, &shared.irn, irn.peer);
+                irn.requester =
+                    irn::Requester::new(sq_psn, capacity, *parameters, &shared.defaults.irn, irn.peer);
                 irn.responder.retune(self.allowed, parameters);
             }
             Machine::Unreliable(Unreliable::Connected(connected)) => {
