@@ -7,9 +7,9 @@ import struct
 from .postcard import number, numbers
 
 MAGIC = b"RemoraNd"
-VERSION = 5
+VERSION = 6
 # Kinds of requests and replies.
-ALLOC_DOMAIN, ATTACH, ALLOCATE, CREATE_CQ, CREATE_QP = 0, 1, 5, 9, 12
+ALLOC_DOMAIN, ATTACH, ALLOCATE, CREATE_CQ, CREATE_QP = 0, 1, 7, 11, 12
 REFUSED = 1
 # A protection domain.
 DOMAIN = bytes([ALLOC_DOMAIN])

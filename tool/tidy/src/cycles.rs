@@ -1,7 +1,7 @@
 //! The rule that modules do not form cycles. Modules that name each other, even through other modules, can
 //! only be read and changed together.
 //!
-//! Every reference counts, including one from a child to its parent. In the crates of [`STRICT`], references
+//! Every reference counts, including one from a child to its parent. In the crates of `STRICT`, references
 //! from a parent to a child count, too; in the others, a module may name everything below itself. What a
 //! module only re-exports is no reference of its own.
 

@@ -39,7 +39,8 @@ pub enum Name {
 }
 
 impl Command {
-    /// Passes each object that the command names to `visit`.
+    /// Passes each object that the command names to `visit`. A host passes on only those commands that it
+    /// knows, so that a new command does not pass for one that names nothing.
     pub fn names(&self, mut visit: impl FnMut(Name)) {
         let visit: &mut dyn FnMut(Name) = &mut visit;
         match self {

@@ -6,7 +6,7 @@ use super::streams::Streams;
 /// queue pair at a time and processes that queue pair's requests in order.
 ///
 /// A kernel allocates all its memory when it is created. A step must not allocate or block, and should take
-/// about as long as copying [`DMA`] bytes; longer work is divided into several steps.
+/// about as long as copying [`DMA`](super::DMA) bytes; longer work is divided into several steps.
 pub trait Kernel: Send {
     /// Executes one step: consumes the available input and read data, and issues at most one command and one
     /// message.
