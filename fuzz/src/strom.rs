@@ -8,7 +8,7 @@ use remora_nic::kernel::{
     Aggregate, Consistency, Filter, Get, HyperLogLog, Kernel, KernelInit, Place, Shuffle, Traversal,
 };
 use remora_nic::{
-    Command, Flags, Operation, Part, Payload, ReceiveRequest, WorkRequest, kernel::KernelFacts,
+    Command, Flags, HandedPart, Operation, Payload, ReceiveRequest, WorkRequest, kernel::KernelFacts,
 };
 use remora_transport::state::State;
 use remora_wire::{Extensions, Opcode, reth};
@@ -129,7 +129,7 @@ impl Run {
             let init = KernelInit {
                 pd: world.pd(1),
                 opcode: (number < KERNELS).then_some(number),
-                code: world.hand(1, Part::Kernels(vec![kernel(number)])),
+                code: world.hand(1, HandedPart::Kernels(vec![kernel(number)])),
                 grants: vec![open.key],
                 answers: 8,
                 longest: 1024,

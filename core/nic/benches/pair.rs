@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use remora_memory::{Access, Bytes, Config as TableConfig, Range, Table};
 use remora_nic::{
-    AddressVector, Bare, Command, CompletionKind, CompletionPoller, Config, CqFlags, Fetching, Flags, Modify,
-    Operation, Part, Payload, QueuePairInit, ReceiveQueue, ReceiveRequest, Receives, Remote, Ring, SendQueue,
-    Service, Sge, WorkRequest, kernel, prism, wqe,
+    AddressVector, Bare, Command, CompletionKind, CompletionPoller, Config, CqFlags, Fetching, Flags,
+    HandedPart, Modify, Operation, Payload, QueuePairInit, ReceiveQueue, ReceiveRequest, Receives, Remote,
+    Ring, SendQueue, Service, Sge, WorkRequest, kernel, prism, wqe,
 };
 use remora_transport::Instant;
 use remora_transport::state::State;
@@ -378,7 +378,7 @@ fn strom_sides(len: usize, kernel: Box<dyn kernel::Kernel>, more: Option<&Bytes>
     let init = kernel::KernelInit {
         pd: b.pd,
         opcode: Some(1),
-        code: b.engine.hand(Part::Kernels(vec![kernel])),
+        code: b.engine.hand(HandedPart::Kernels(vec![kernel])),
         grants: more.into_iter().chain([b.remote.rkey]).collect(),
         answers: 64,
         longest: 256,
@@ -568,7 +568,7 @@ fn run_gets(name: &str, count: usize) {
     let init = kernel::KernelInit {
         pd: b.pd,
         opcode: Some(1),
-        code: b.engine.hand(Part::Kernels(vec![Box::<kernel::Get>::default()])),
+        code: b.engine.hand(HandedPart::Kernels(vec![Box::<kernel::Get>::default()])),
         grants: vec![key],
         answers: 128,
         longest: 256,

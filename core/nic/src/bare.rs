@@ -8,7 +8,7 @@ use crate::command::{Command, CommandError, FromReply, Reply};
 use crate::config::Config;
 use crate::nic::Nic;
 use crate::part_number::PartNumber;
-use crate::parts::Part;
+use crate::parts::HandedPart;
 
 /// A NIC without a port. Its commands are executed at time 0.
 pub struct Bare {
@@ -27,7 +27,7 @@ impl Bare {
     }
 
     /// Hands memory or code to the NIC and returns its number, which the next command names.
-    pub fn hand(&self, part: impl Into<Part>) -> PartNumber {
+    pub fn hand(&self, part: impl Into<HandedPart>) -> PartNumber {
         self.enter().hand(part)
     }
 

@@ -25,7 +25,7 @@ use crate::prism::FreeListInit;
 use crate::rma::PortalInit;
 use crate::shared_receive_queue::SrqInit;
 pub use error::{CommandError, CommandFault};
-pub use names::Name;
+pub use names::ObjectName;
 pub use reply::{FromReply, Reply};
 
 /// A command of the control path.

@@ -67,7 +67,7 @@ mod xrc_domain;
 
 pub use attributes::{AddressVector, Modify, ModifyFault, PathMigration, PeerFrames, QueuePairFacts};
 pub use bare::Bare;
-pub use command::{Command, CommandError, CommandFault, CommandKind, FromReply, Name, Reply};
+pub use command::{Command, CommandError, CommandFault, CommandKind, FromReply, ObjectName, Reply};
 pub use completion_queue::{CqFlags, Notify};
 pub use config::{Config, NicError, QueuePairInit, Receives};
 pub use datagram::GRH;
@@ -76,7 +76,7 @@ pub use fair_scheduler::FIRST_TENANT;
 pub use multicast::MULTICAST_QPN;
 pub use nic::Nic;
 pub use part_number::PartNumber;
-pub use parts::{MAX_PARTS, Part};
+pub use parts::{HandedPart, MAX_PARTS};
 pub use prism::MAX_WORDS;
 pub use program::{CompletionPoller, ReceiveQueue, SendQueue};
 pub use queue_caps::{MAX_WR, ReceiveCaps, SendCaps};

@@ -27,7 +27,7 @@ use crate::config::{Config, NicError};
 use crate::egress::wants_turn;
 use crate::event::AsyncEvent;
 use crate::fair_scheduler::{FairScheduler, RMA};
-use crate::parts::Parts;
+use crate::parts::HandedParts;
 use crate::prism::{Prefetched, prefetch_pointer, waits};
 use crate::qp_numbers::QpNumbers;
 use crate::queue_pair::QueuePair;
@@ -59,7 +59,7 @@ pub struct Nic {
     pub(crate) prefetched: Prefetched,
     pub(crate) shared: Shared,
     /// Parts that the next commands take.
-    pub(crate) parts: Parts,
+    pub(crate) parts: HandedParts,
     /// State of 1RMA; `None` on an engine without 1RMA.
     pub(crate) rma: Option<Box<Rma>>,
 }
@@ -81,7 +81,7 @@ impl Nic {
             timers: Timers::new(places as usize),
             prefetched: Prefetched::new(),
             shared: Shared::new(&config, places),
-            parts: Parts::default(),
+            parts: HandedParts::default(),
             rma: None,
         }
     }

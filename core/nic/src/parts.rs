@@ -12,35 +12,35 @@ use crate::ring::Ring;
 pub const MAX_PARTS: usize = 1 << 12;
 
 /// A part of an object.
-pub enum Part {
+pub enum HandedPart {
     /// The memory of a queue.
     Ring(Ring),
     /// The code of a kernel, once for each lane.
     Kernels(Vec<Box<dyn Kernel>>),
 }
 
-impl From<Ring> for Part {
-    fn from(ring: Ring) -> Part {
-        Part::Ring(ring)
+impl From<Ring> for HandedPart {
+    fn from(ring: Ring) -> HandedPart {
+        HandedPart::Ring(ring)
     }
 }
 
-impl From<Vec<Box<dyn Kernel>>> for Part {
-    fn from(kernels: Vec<Box<dyn Kernel>>) -> Part {
-        Part::Kernels(kernels)
+impl From<Vec<Box<dyn Kernel>>> for HandedPart {
+    fn from(kernels: Vec<Box<dyn Kernel>>) -> HandedPart {
+        HandedPart::Kernels(kernels)
     }
 }
 
 /// The parts that no command has taken yet.
 #[derive(Default)]
-pub(crate) struct Parts {
-    waiting: Vec<(PartNumber, Part)>,
+pub(crate) struct HandedParts {
+    waiting: Vec<(PartNumber, HandedPart)>,
     next: u32,
 }
 
-impl Parts {
+impl HandedParts {
     /// Adds a part. The oldest one is dropped if [`MAX_PARTS`] wait.
-    pub(crate) fn add(&mut self, part: Part) -> PartNumber {
+    pub(crate) fn add(&mut self, part: HandedPart) -> PartNumber {
         if self.waiting.len() == MAX_PARTS {
             self.waiting.remove(0);
         }
@@ -50,7 +50,7 @@ impl Parts {
         number
     }
 
-    fn take(&mut self, number: PartNumber) -> Result<Part, NicError> {
+    fn take(&mut self, number: PartNumber) -> Result<HandedPart, NicError> {
         let place = self.waiting.iter().position(|(known, _)| *known == number).ok_or(NicError::NoPart)?;
         Ok(self.waiting.swap_remove(place).1)
     }
@@ -58,16 +58,16 @@ impl Parts {
     /// Takes the memory of a queue.
     pub(crate) fn ring(&mut self, number: PartNumber) -> Result<Ring, NicError> {
         match self.take(number)? {
-            Part::Ring(ring) => Ok(ring),
-            Part::Kernels(_) => Err(NicError::NoPart),
+            HandedPart::Ring(ring) => Ok(ring),
+            HandedPart::Kernels(_) => Err(NicError::NoPart),
         }
     }
 
     /// Takes the code of a kernel.
     pub(crate) fn kernels(&mut self, number: PartNumber) -> Result<Vec<Box<dyn Kernel>>, NicError> {
         match self.take(number)? {
-            Part::Kernels(kernels) => Ok(kernels),
-            Part::Ring(_) => Err(NicError::NoPart),
+            HandedPart::Kernels(kernels) => Ok(kernels),
+            HandedPart::Ring(_) => Err(NicError::NoPart),
         }
     }
 }
@@ -76,13 +76,13 @@ impl Parts {
 mod tests {
     use super::*;
 
-    fn ring() -> Part {
+    fn ring() -> HandedPart {
         Ring::heap(1).unwrap().into()
     }
 
     #[test]
     fn the_oldest_part_goes_if_too_many_wait() {
-        let mut parts = Parts::default();
+        let mut parts = HandedParts::default();
         let first = parts.add(ring());
         let second = parts.add(ring());
         for _ in 1..MAX_PARTS {
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_part_is_taken_once_and_also_by_a_command_that_wants_another_kind() {
-        let mut parts = Parts::default();
+        let mut parts = HandedParts::default();
         let number = parts.add(ring());
         assert!(parts.ring(number).is_ok());
         assert_eq!(parts.ring(number).err(), Some(NicError::NoPart));

@@ -8,8 +8,8 @@ use remora_nic::kernel::{HyperLogLog, Invocation, KernelInit};
 use remora_nic::prism::FreeListInit;
 use remora_nic::rma::PortalInit;
 use remora_nic::{
-    AddressVector, Bare, Command, CommandFault, CommandKind, Config, CqFlags, Fetching, Modify, Name,
-    NicError, Notify, Part, PartNumber, QueuePairInit, Receives, Reply, Ring, Service, SrqInit, XrcSrq,
+    AddressVector, Bare, Command, CommandFault, CommandKind, Config, CqFlags, Fetching, HandedPart, Modify,
+    NicError, Notify, ObjectName, PartNumber, QueuePairInit, Receives, Reply, Ring, Service, SrqInit, XrcSrq,
 };
 use remora_transport::state::State;
 use remora_wire::frame::{Address, Endpoint, Peer, Route};
@@ -51,7 +51,7 @@ impl Bench {
 
     fn code(&self, lanes: usize) -> PartNumber {
         let lane = || Box::<HyperLogLog>::default() as Box<dyn remora_nic::kernel::Kernel>;
-        self.nic.hand(Part::Kernels((0..lanes).map(|_| lane()).collect()))
+        self.nic.hand(HandedPart::Kernels((0..lanes).map(|_| lane()).collect()))
     }
 
     fn queue_pair(&self, service: Service, receives: Receives, cq: u32) -> QueuePairInit {
@@ -272,7 +272,7 @@ fn a_command_takes_its_parts_even_if_it_is_refused() {
         for choice in 0..12 {
             let command = bench.command(kind, choice % 3, choice);
             let mut parts = 0;
-            command.names(|name| parts += usize::from(matches!(name, Name::Part(_))));
+            command.names(|name| parts += usize::from(matches!(name, ObjectName::Part(_))));
             let _ = bench.nic.execute(command.clone());
             let repeated = bench.nic.execute(command).map_err(|error| error.fault);
             let none = Err(CommandFault::Nic(NicError::NoPart));

@@ -72,7 +72,7 @@ impl Bench {
         let init = KernelInit {
             pd: world.pd(1),
             opcode: Some(OPCODE),
-            code: world.hand(1, remora_nic::Part::Kernels(vec![Box::new(kernel)])),
+            code: world.hand(1, remora_nic::HandedPart::Kernels(vec![Box::new(kernel)])),
             grants: vec![there.key],
             answers: (LONG >> 13) as u32,
             longest: 1 << 13,

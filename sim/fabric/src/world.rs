@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use remora_memory::{Biased, Mem, Pd, Table};
 use remora_nic::rma::Regions;
-use remora_nic::{Command, CommandError, FromReply, Nic, NicError, Part, PartNumber, Reply};
+use remora_nic::{Command, CommandError, FromReply, HandedPart, Nic, NicError, PartNumber, Reply};
 use remora_transport::Instant;
 use remora_wire::frame::{Address, Endpoint, Ingress, Peer, Route, Start};
 
@@ -265,7 +265,7 @@ impl World {
     }
 
     /// Hands memory or code to a node's NIC and returns its number, which the next command names.
-    pub fn hand(&mut self, node: usize, part: impl Into<Part>) -> PartNumber {
+    pub fn hand(&mut self, node: usize, part: impl Into<HandedPart>) -> PartNumber {
         self.with_nic(node, |nic, _| nic.hand(part))
     }
 

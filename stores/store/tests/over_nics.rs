@@ -8,7 +8,7 @@ use std::sync::Arc;
 use remora_memory::{Access, Bytes, Config as TableConfig, Pd, Range, Table as Regions};
 use remora_nic::kernel::{Get, KernelInit};
 use remora_nic::{
-    AddressVector, Bare, Command, CompletionPoller, Config, CqFlags, Modify, Part, Payload, PostError,
+    AddressVector, Bare, Command, CompletionPoller, Config, CqFlags, HandedPart, Modify, Payload, PostError,
     QueuePairInit, ReceiveQueue, ReceiveRequest, Ring, SendQueue, WorkCompletion, WorkRequest, wqe,
 };
 use remora_store::Random;
@@ -336,7 +336,7 @@ fn with_a_kernel(side: &Side) -> StromTable {
     let init = KernelInit {
         pd: side.pd,
         opcode: Some(OPCODE),
-        code: side.engine.hand(Part::Kernels(vec![Box::new(Get::default())])),
+        code: side.engine.hand(HandedPart::Kernels(vec![Box::new(Get::default())])),
         grants: vec![index.key, extents.key],
         answers: 16,
         longest: 1 << 14,

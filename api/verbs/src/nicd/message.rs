@@ -201,7 +201,8 @@ pub(crate) enum Request {
         name: String,
     },
     FreeDomain(u32),
-    /// Memory for a queue of at least so many slots. The reply is the number by which a command names it.
+    /// Allocates memory for a queue with at least this number of slots. The reply has the memory, and the
+    /// number by which a command names the memory.
     Hand(u32),
     /// A command of the NIC, which names objects of this program only.
     Execute(Command),

@@ -16,7 +16,7 @@ mod free_lists;
 mod kernels;
 mod rma;
 
-use self::free_lists::{FreeList, Handed};
+use self::free_lists::{Handed, LentFreeList};
 use self::kernels::Deployed;
 use self::rma::{Exposed, LentPortal};
 use super::limits::Limits;
@@ -154,7 +154,7 @@ pub(crate) struct Tenant {
     // The fields from here on are ordered as objects must be dropped.
     handed: Handed,
     portals: BTreeMap<u32, LentPortal>,
-    free_lists: BTreeMap<u64, FreeList>,
+    free_lists: BTreeMap<u64, LentFreeList>,
     exposed: BTreeMap<u32, Exposed>,
     pairs: BTreeMap<u32, Pair>,
     kernels: BTreeMap<u32, Deployed>,
@@ -302,7 +302,7 @@ impl Tenant {
         let claims = regions.chain(queues).chain(pairs).chain(kernels);
         claims
             .chain(self.portals.values().map(LentPortal::claim))
-            .chain(self.free_lists.values().map(FreeList::claim))
+            .chain(self.free_lists.values().map(LentFreeList::claim))
             .map(|claim| claim.get(Resource::Byte))
             .sum()
     }
@@ -416,7 +416,9 @@ impl Tenant {
 
     fn free_domain(&mut self, number: u32) -> Result<(), String> {
         if self.domain(number)?.is_used() {
-            return Err("regions, queue pairs or portals are in this protection domain".to_owned());
+            return Err(
+                "regions, queue pairs, free lists or portals are in this protection domain".to_owned()
+            );
         }
         self.domains.remove(&number);
         Ok(())

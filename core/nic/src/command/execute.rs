@@ -6,11 +6,11 @@ use remora_transport::Instant;
 use super::{Command, CommandError, CommandFault, FromReply, Reply};
 use crate::nic::Nic;
 use crate::part_number::PartNumber;
-use crate::parts::Part;
+use crate::parts::HandedPart;
 
 impl Nic {
     /// Hands a part to the NIC and returns its number, which the next command names.
-    pub fn hand(&mut self, part: impl Into<Part>) -> PartNumber {
+    pub fn hand(&mut self, part: impl Into<HandedPart>) -> PartNumber {
         self.parts.add(part.into())
     }
 

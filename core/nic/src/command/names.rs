@@ -11,7 +11,7 @@ use crate::part_number::PartNumber;
 
 /// An object of the NIC or of its port, by its number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Name {
+pub enum ObjectName {
     /// A protection domain.
     Domain(Pd),
     /// A memory region or window.
@@ -41,8 +41,8 @@ pub enum Name {
 impl Command {
     /// Passes each object that the command names to `visit`. A host passes on only those commands that it
     /// knows, so that a new command does not pass for one that names nothing.
-    pub fn names(&self, mut visit: impl FnMut(Name)) {
-        let visit: &mut dyn FnMut(Name) = &mut visit;
+    pub fn names(&self, mut visit: impl FnMut(ObjectName)) {
+        let visit: &mut dyn FnMut(ObjectName) = &mut visit;
         match self {
             Command::CreateFreeList(_)
             | Command::QueryFreeList { .. }
@@ -60,28 +60,30 @@ impl Command {
         }
     }
 
-    fn names_of_verbs(&self, visit: &mut dyn FnMut(Name)) {
+    fn names_of_verbs(&self, visit: &mut dyn FnMut(ObjectName)) {
         match self {
-            Command::CreateCq { ring, .. } => visit(Name::Part(*ring)),
+            Command::CreateCq { ring, .. } => visit(ObjectName::Part(*ring)),
             Command::ResizeCq { cq, ring } => {
-                visit(Name::Cq(*cq));
-                visit(Name::Part(*ring));
+                visit(ObjectName::Cq(*cq));
+                visit(ObjectName::Part(*ring));
             }
             Command::NotifyCq { cq, .. } | Command::CountCompletions { cq } | Command::DestroyCq { cq } => {
-                visit(Name::Cq(*cq));
+                visit(ObjectName::Cq(*cq));
             }
             Command::CreateQp(init) | Command::CreateGsiQp(init) => names_of_queue_pair(init, visit),
             Command::CreateLoopback(init) => {
-                visit(Name::Domain(init.pd));
-                [init.send_cq, init.receive_cq].into_iter().for_each(|cq| visit(Name::Cq(cq)));
-                [init.send_ring, init.receive_ring].into_iter().for_each(|ring| visit(Name::Part(ring)));
+                visit(ObjectName::Domain(init.pd));
+                [init.send_cq, init.receive_cq].into_iter().for_each(|cq| visit(ObjectName::Cq(cq)));
+                [init.send_ring, init.receive_ring]
+                    .into_iter()
+                    .for_each(|ring| visit(ObjectName::Part(ring)));
             }
             Command::CreateXrcTarget { domain } | Command::FreeXrcDomain { domain } => {
-                visit(Name::XrcDomain(*domain));
+                visit(ObjectName::XrcDomain(*domain));
             }
             Command::ModifyQp { qp, change } => {
-                visit(Name::Qp(*qp));
-                change.address.iter().for_each(|address| visit(Name::Peer(address.peer)));
+                visit(ObjectName::Qp(*qp));
+                change.address.iter().for_each(|address| visit(ObjectName::Peer(address.peer)));
             }
             Command::QueryQp(qp)
             | Command::SetTenant { qp, .. }
@@ -89,74 +91,74 @@ impl Command {
             | Command::DestroyQp(qp)
             | Command::InvokeKernel { qp, .. }
             | Command::AttachMulticast { qp, .. }
-            | Command::DetachMulticast { qp, .. } => visit(Name::Qp(*qp)),
+            | Command::DetachMulticast { qp, .. } => visit(ObjectName::Qp(*qp)),
             Command::CreateSrq(init) => {
-                visit(Name::Domain(init.pd));
-                visit(Name::Part(init.ring));
+                visit(ObjectName::Domain(init.pd));
+                visit(ObjectName::Part(init.ring));
                 if let Some(xrc) = init.xrc {
-                    visit(Name::XrcDomain(xrc.domain));
-                    visit(Name::Cq(xrc.cq));
+                    visit(ObjectName::XrcDomain(xrc.domain));
+                    visit(ObjectName::Cq(xrc.cq));
                 }
             }
             Command::ResizeSrq { srq, ring } => {
-                visit(Name::Srq(*srq));
-                visit(Name::Part(*ring));
+                visit(ObjectName::Srq(*srq));
+                visit(ObjectName::Part(*ring));
             }
             Command::ArmSrq { srq, .. } | Command::QuerySrq(srq) | Command::DestroySrq(srq) => {
-                visit(Name::Srq(*srq));
+                visit(ObjectName::Srq(*srq));
             }
             Command::CreateAddressHandle { pd, address } => {
-                visit(Name::Domain(*pd));
-                visit(Name::Peer(address.peer));
+                visit(ObjectName::Domain(*pd));
+                visit(ObjectName::Peer(address.peer));
             }
-            Command::DestroyAddressHandle { handle } => visit(Name::AddressHandle(*handle)),
+            Command::DestroyAddressHandle { handle } => visit(ObjectName::AddressHandle(*handle)),
             _ => {}
         }
     }
 
-    fn names_of_offloads(&self, visit: &mut dyn FnMut(Name)) {
+    fn names_of_offloads(&self, visit: &mut dyn FnMut(ObjectName)) {
         match self {
             Command::AttachKernel { qp, kernel } | Command::CheckReads { qp, kernel } => {
-                visit(Name::Qp(*qp));
-                kernel.iter().for_each(|kernel| visit(Name::Kernel(*kernel)));
+                visit(ObjectName::Qp(*qp));
+                kernel.iter().for_each(|kernel| visit(ObjectName::Kernel(*kernel)));
             }
             Command::CreateFreeList(init) => {
-                visit(Name::Domain(init.pd));
-                visit(Name::Part(init.ring));
+                visit(ObjectName::Domain(init.pd));
+                visit(ObjectName::Part(init.ring));
             }
             Command::QueryFreeList { list }
             | Command::FindBuffers { list, .. }
-            | Command::DestroyFreeList { list } => visit(Name::FreeList(*list)),
+            | Command::DestroyFreeList { list } => visit(ObjectName::FreeList(*list)),
             Command::DeployKernel(init) => {
-                visit(Name::Domain(init.pd));
-                visit(Name::Part(init.code));
-                init.grants.iter().for_each(|key| visit(Name::Region(*key)));
+                visit(ObjectName::Domain(init.pd));
+                visit(ObjectName::Part(init.code));
+                init.grants.iter().for_each(|key| visit(ObjectName::Region(*key)));
             }
             Command::ReplaceKernel { kernel, code } => {
-                visit(Name::Kernel(*kernel));
-                visit(Name::Part(*code));
+                visit(ObjectName::Kernel(*kernel));
+                visit(ObjectName::Part(*code));
             }
-            Command::RemoveKernel { kernel } => visit(Name::Kernel(*kernel)),
+            Command::RemoveKernel { kernel } => visit(ObjectName::Kernel(*kernel)),
             Command::CreatePortal(init) => {
-                visit(Name::Domain(init.pd));
-                visit(Name::Cq(init.cq));
-                visit(Name::Part(init.ring));
+                visit(ObjectName::Domain(init.pd));
+                visit(ObjectName::Cq(init.cq));
+                visit(ObjectName::Part(init.ring));
             }
             Command::RestrictToBulk { portal } | Command::DestroyPortal { portal } => {
-                visit(Name::Portal(*portal));
+                visit(ObjectName::Portal(*portal));
             }
             _ => {}
         }
     }
 }
 
-fn names_of_queue_pair(init: &QueuePairInit, visit: &mut dyn FnMut(Name)) {
-    visit(Name::Domain(init.pd));
-    [init.send_cq, init.receive_cq].into_iter().for_each(|cq| visit(Name::Cq(cq)));
-    visit(Name::Part(init.send_ring));
+fn names_of_queue_pair(init: &QueuePairInit, visit: &mut dyn FnMut(ObjectName)) {
+    visit(ObjectName::Domain(init.pd));
+    [init.send_cq, init.receive_cq].into_iter().for_each(|cq| visit(ObjectName::Cq(cq)));
+    visit(ObjectName::Part(init.send_ring));
     match init.receives {
-        Receives::Own { ring, .. } => visit(Name::Part(ring)),
-        Receives::Shared(srq) => visit(Name::Srq(srq)),
+        Receives::Own { ring, .. } => visit(ObjectName::Part(ring)),
+        Receives::Shared(srq) => visit(ObjectName::Srq(srq)),
         Receives::None => {}
     }
 }

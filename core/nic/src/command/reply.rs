@@ -22,7 +22,7 @@ pub enum Reply {
     SharedReceiveQueue(SrqFacts),
     /// A free list's state.
     FreeList(FreeListFacts),
-    /// One bit for each buffer of a free list.
+    /// The bits of a free list's buffers.
     Buffers(Vec<u64>),
     /// The deployed kernels.
     Kernels(Vec<KernelFacts>),

@@ -32,9 +32,9 @@ pub struct PortalInit {
 /// The number and the slots of a portal.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortalFacts {
-    /// Its number.
+    /// The number of the portal.
     pub number: u32,
-    /// The first of its consecutive slots.
+    /// The first of the consecutive slots of the portal.
     pub first: u16,
 }
 

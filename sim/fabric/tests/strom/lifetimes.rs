@@ -2,7 +2,7 @@
 
 use remora_fabric::Settings;
 use remora_nic::kernel::{Ending, Get, Kernel, KernelInit, Lookup, Progress, Status, Streams, What};
-use remora_nic::{Command, NicError, Operation, Part, Payload, ReceiveRequest, WorkRequest};
+use remora_nic::{Command, HandedPart, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 
 use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
 use crate::seeds;
@@ -93,7 +93,7 @@ fn a_lane_at_work_is_replaced_when_it_rests() {
         let number = bench.deploy(vec![Box::new(Silent)]);
         bench.rpc(OPCODE, 1, b"");
         assert!(bench.run().is_empty());
-        let code = bench.world.hand(1, Part::Kernels(vec![Box::new(Says(64))]));
+        let code = bench.world.hand(1, HandedPart::Kernels(vec![Box::new(Says(64))]));
         bench.world.ask::<()>(1, Command::ReplaceKernel { kernel: number, code }).unwrap();
         bench.rpc(OPCODE, 2, b"");
         assert!(bench.run().is_empty(), "it goes on with the old one");

@@ -2,7 +2,7 @@
 //! neighbours and multicast groups.
 
 use remora_memory::{Access, AccessError, Bytes, Key, Pd};
-use remora_nic::{AddressVector, Command, CommandError, FromReply, Modify, Part, PartNumber, Reply};
+use remora_nic::{AddressVector, Command, CommandError, FromReply, HandedPart, Modify, PartNumber, Reply};
 use remora_port::shm::Link;
 use remora_port::udp::SharedEndpoint;
 use remora_port::{Endpoint, Peer};
@@ -39,7 +39,7 @@ pub enum AttachRefusal {
 
 impl Engine {
     /// Hands memory or code to the NIC and returns its number, which a later command names.
-    pub fn hand(&self, part: impl Into<Part>) -> PartNumber {
+    pub fn hand(&self, part: impl Into<HandedPart>) -> PartNumber {
         self.with_core(|core| core.nic.hand(part))
     }
 

@@ -3,7 +3,7 @@
 
 use remora_host::Engine;
 use remora_nic::kernel::KernelFacts;
-use remora_nic::{Command, CommandError, Name};
+use remora_nic::{Command, CommandError, ObjectName};
 use std::sync::Arc;
 
 use super::super::message::Reply;
@@ -63,28 +63,32 @@ impl Tenant {
     }
 
     /// Returns the reason why this tenant may not name the object; `None` if it may.
-    fn refusal_of(&self, name: Name) -> Option<String> {
+    fn refusal_of(&self, name: ObjectName) -> Option<String> {
         let lacks = |has: bool, kind, number| (!has).then(|| unknown(kind, number));
         match name {
-            Name::Cq(cq) => lacks(self.queues.contains_key(&cq), "completion queue", cq),
-            Name::Kernel(number) => lacks(self.kernels.contains_key(&number), "kernel", number),
-            Name::Portal(number) => lacks(self.portals.contains_key(&number), "command portal", number),
-            Name::Region(key) => lacks(self.regions.contains_key(&key.get()), "region with key", key.get()),
-            Name::Qp(qp) => match self.pairs.get(&qp.get()) {
+            ObjectName::Cq(cq) => lacks(self.queues.contains_key(&cq), "completion queue", cq),
+            ObjectName::Kernel(number) => lacks(self.kernels.contains_key(&number), "kernel", number),
+            ObjectName::Portal(number) => lacks(self.portals.contains_key(&number), "command portal", number),
+            ObjectName::Region(key) => {
+                lacks(self.regions.contains_key(&key.get()), "region with key", key.get())
+            }
+            ObjectName::Qp(qp) => match self.pairs.get(&qp.get()) {
                 None => Some(unknown("queue pair", qp.get())),
                 Some(pair) => matches!(pair.stage, Stage::Away).then(|| AWAY.to_owned()),
             },
             // The daemon sets up connections itself.
-            Name::Peer(peer) => Some(unknown("peer", peer.0)),
-            Name::Srq(srq) => Some(unknown("shared receive queue", srq.get())),
-            Name::XrcDomain(domain) => Some(unknown("XRC domain", domain)),
-            Name::AddressHandle(handle) => Some(unknown("address handle", handle)),
-            Name::FreeList(list) => {
+            ObjectName::Peer(peer) => Some(unknown("peer", peer.0)),
+            ObjectName::Srq(srq) => Some(unknown("shared receive queue", srq.get())),
+            ObjectName::XrcDomain(domain) => Some(unknown("XRC domain", domain)),
+            ObjectName::AddressHandle(handle) => Some(unknown("address handle", handle)),
+            ObjectName::FreeList(list) => {
                 let has = self.free_lists.contains_key(&list);
                 (!has).then(|| format!("this program has no free list {list}"))
             }
-            Name::Domain(pd) => lacks(self.domains.contains_key(&pd.get()), "protection domain", pd.get()),
-            Name::Part(part) => lacks(self.handed.has(part), "memory with number", part.0),
+            ObjectName::Domain(pd) => {
+                lacks(self.domains.contains_key(&pd.get()), "protection domain", pd.get())
+            }
+            ObjectName::Part(part) => lacks(self.handed.has(part), "memory with number", part.0),
         }
     }
 }

@@ -37,14 +37,14 @@ impl Handed {
 }
 
 /// A free list of the tenant.
-pub(super) struct FreeList {
+pub(super) struct LentFreeList {
     _memory: LentMemory,
     _domain: ProtectionDomain,
     claim: Claim,
     _ring_claim: Claim,
 }
 
-impl FreeList {
+impl LentFreeList {
     /// Returns the claim on the list.
     pub(crate) fn claim(&self) -> &Claim {
         &self.claim
@@ -78,7 +78,7 @@ impl Tenant {
         let command = Command::CreateFreeList(FreeListInit { ring: engine.hand(ring), ..init });
         let created = engine.execute(command);
         if let Ok(remora_nic::Reply::Number(number)) = created {
-            let list = FreeList { _memory: memory, _domain: domain, claim, _ring_claim: ring_claim };
+            let list = LentFreeList { _memory: memory, _domain: domain, claim, _ring_claim: ring_claim };
             self.free_lists.insert(number, list);
         }
         Ok((created.map_or_else(Reply::RefusedByNic, Reply::Executed), Vec::new()))
