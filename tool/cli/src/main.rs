@@ -13,6 +13,7 @@ mod devinfo;
 mod doctor;
 mod man;
 mod metrics;
+mod nic;
 mod nicd;
 mod run;
 mod top;
@@ -48,8 +49,17 @@ enum Command {
     Run(run::Args),
     /// Share one address between the programs of this host.
     Broker(broker::Args),
-    /// Keep a NIC in a daemon and lend it to programs, which may restart.
-    Nicd(Box<nicd::Args>),
+    /// Keep a NIC in a daemon and lend it to programs, as `serve nic`.
+    Nicd(Box<nicd::AliasArgs>),
+    /// List and end what programs keep on the NIC of a daemon.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  remora nic tenants --socket /run/nic.sock\n  remora nic end store --socket /run/nic.sock"
+    )]
+    Nic(nic::Manage),
+    /// Servers. Examples in the help name the servers of `remora-store`, too, which this program starts.
+    #[command(subcommand, allow_external_subcommands = true)]
+    Serve(Serve),
     /// Print the attributes of the device.
     Devinfo(devinfo::Args),
     /// Check what this machine can run, and how to repair the rest.
@@ -64,6 +74,13 @@ enum Command {
     Man(man::Args),
 }
 
+/// Servers that this program holds.
+#[derive(Subcommand)]
+enum Serve {
+    /// Keep a NIC in a daemon and lend it to programs, which may restart.
+    Nic(Box<nicd::Args>),
+}
+
 fn main() -> ExitCode {
     program::start(Program::Remora, |_| None, |cli: Cli| run(cli.command))
 }
@@ -73,7 +90,9 @@ fn run(command: Command) -> Result<()> {
         Command::Chain(command) => chain::run(command),
         Command::Run(args) => run::run(&args),
         Command::Broker(args) => broker::run(&args),
-        Command::Nicd(args) => nicd::run(&args),
+        Command::Nicd(args) => args.run(),
+        Command::Serve(Serve::Nic(args)) => nicd::run(&args),
+        Command::Nic(command) => nic::run(&command),
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Capture(args) => capture::run(&args),

@@ -1,32 +1,30 @@
-//! `remora nicd`: runs the NIC daemon, which owns a NIC and its memory, lends both to programs, and
-//! continues when a program ends.
+//! `remora serve nic`, with alias `remora nicd`: runs the NIC daemon, which owns a NIC and its memory, lends
+//! both to programs, and continues when a program ends.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
+use clap::Parser;
 use remora_host::metrics;
-use remora_verbs::nicd::{self, Daemon, Limits, Options, TenantFacts};
+use remora_verbs::nicd::{Daemon, Limits, Options};
 use serde_json::json;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
 use remora_options::device::{LentArgs, PortArgs};
 use remora_options::number::{natural, size, whole};
-use remora_options::print_table;
 use remora_options::{ending, print};
 
-/// Arguments of `remora nicd`.
+use crate::nic::{self, Manage, print_tenants};
+
+/// Arguments of `remora serve nic`.
 #[derive(Parser)]
 #[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  remora nicd\n  remora nicd --socket /run/nic.sock --port udp --address 10.0.0.1 --memory 16g --allow-uid 1000\n  remora serve kv --nicd /run/nic.sock --keep store\n  remora nicd list --socket /run/nic.sock\n  remora nicd end store --socket /run/nic.sock\n\nA program that attaches with a name is a kept tenant: its queue pairs and regions keep working when it is killed or stopped. SIGUSR1\nprints the tenants."
+    after_help = "Examples:\n  remora serve nic\n  remora serve nic --socket /run/nic.sock --port udp --address 10.0.0.1 --memory 16g --allow-uid 1000\n  remora serve kv --nicd /run/nic.sock --keep store\n  remora nic tenants --socket /run/nic.sock\n  remora nic end store --socket /run/nic.sock\n\nA program that attaches with a name is a kept tenant: its queue pairs and regions keep working when it is killed or stopped. SIGUSR1\nprints the tenants."
 )]
 pub(crate) struct Args {
-    #[command(subcommand)]
-    command: Option<Manage>,
     #[command(flatten)]
     port: PortArgs,
     /// Socket to listen on [default: remora-nicd.sock in $XDG_RUNTIME_DIR, or in /run/user/UID].
@@ -91,54 +89,23 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Commands for a running daemon.
-#[derive(Subcommand)]
-enum Manage {
-    /// List the tenants of a running daemon: all tenants for its owner and root, otherwise your own.
-    List {
-        #[command(flatten)]
-        at: At,
-        /// Print one JSON object per tenant.
-        #[arg(long)]
-        json: bool,
-    },
-    /// End a kept tenant: disconnect its program and destroy its queue pairs and regions.
-    End {
-        /// Name of the tenant, as given with --keep.
-        name: String,
-        /// ID of the tenant's user [default: yours]. Only the daemon's owner and root may end tenants of
-        /// other users.
-        #[arg(long, value_parser = natural::<u32>)]
-        uid: Option<u32>,
-        #[command(flatten)]
-        at: At,
-    },
+/// Arguments of `remora nicd`: those of `remora serve nic`, or a command of `remora nic`.
+#[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct AliasArgs {
+    #[command(subcommand)]
+    command: Option<Manage>,
+    #[command(flatten)]
+    args: Args,
 }
 
-/// Option that names the socket of a running daemon.
-#[derive(clap::Args)]
-struct At {
-    /// Socket of the daemon [default: remora-nicd.sock in $XDG_RUNTIME_DIR, or in /run/user/UID].
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-}
-
-impl At {
-    fn path(&self) -> PathBuf {
-        self.socket.clone().unwrap_or_else(LentArgs::default_socket)
-    }
-}
-
-impl Manage {
-    fn run(&self) -> Result<()> {
-        match self {
-            Manage::List { at, json } => print_tenants(&nicd::tenants(&at.path())?, *json),
-            Manage::End { name, uid, at } => {
-                let uid = uid.unwrap_or_else(|| rustix::process::geteuid().as_raw());
-                nicd::end(&at.path(), uid, name)?;
-            }
+impl AliasArgs {
+    /// Runs `remora nicd`.
+    pub(crate) fn run(&self) -> Result<()> {
+        match &self.command {
+            Some(command) => nic::run(command),
+            None => run(&self.args),
         }
-        Ok(())
     }
 }
 
@@ -165,11 +132,8 @@ impl Args {
     }
 }
 
-/// Runs `remora nicd`.
+/// Runs `remora serve nic`.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if let Some(command) = &args.command {
-        return command.run();
-    }
     let socket = args.socket.clone().unwrap_or_else(LentArgs::default_socket);
     if args.child {
         ending::end_with_parent()?;
@@ -202,49 +166,4 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         print_tenants(&daemon.tenants(), args.json);
     }
     Ok(())
-}
-
-/// Prints the tenants as a table, or as JSON objects, one on each line.
-fn print_tenants(tenants: &[TenantFacts], as_json: bool) {
-    if as_json {
-        for tenant in tenants {
-            let TenantFacts { uid, name, attached, regions, queues, pairs, bytes, rma_slots, rma_regions } =
-                tenant;
-            print::line(json!({
-                "uid": uid, "tenant": name, "attached": attached,
-                "regions": regions, "queues": queues, "pairs": pairs, "bytes": bytes,
-                "rma_slots": rma_slots, "rma_regions": rma_regions,
-            }));
-        }
-        return;
-    }
-    let rows = tenants.iter().map(|tenant| {
-        let attached = if tenant.attached { "attached" } else { "kept" };
-        let TenantFacts { regions, queues, pairs, rma_slots, rma_regions, .. } = *tenant;
-        let numbers = [regions, queues, pairs, rma_slots, rma_regions].map(|number| number.to_string());
-        let [regions, queues, pairs, rma_slots, rma_regions] = numbers;
-        [
-            tenant.uid.to_string(),
-            tenant.name.clone(),
-            attached.to_owned(),
-            regions,
-            queues,
-            pairs,
-            rma_slots,
-            rma_regions,
-            tenant.bytes.to_string(),
-        ]
-    });
-    let head = [
-        "uid",
-        "tenant",
-        "program",
-        "regions",
-        "completion queues",
-        "queue pairs",
-        "command slots",
-        "regions of 1RMA",
-        "bytes",
-    ];
-    print_table(head, rows);
 }

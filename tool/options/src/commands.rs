@@ -65,11 +65,8 @@ const GROUPS: [(&str, &[Entry]); 7] = [
         &[
             entry("run", Program::Remora, "Run an unmodified verbs program on Remora"),
             entry("broker", Program::Remora, "Share one address between the programs of this host"),
-            entry(
-                "nicd",
-                Program::Remora,
-                "Keep a NIC in a daemon and lend it to programs, which may restart",
-            ),
+            entry("nicd", Program::Remora, "Keep a NIC in a daemon and lend it to programs, as `serve nic`"),
+            entry("nic", Program::Remora, "List and end what programs keep on the NIC of a daemon"),
             entry("devinfo", Program::Remora, "Print the attributes of the device"),
             entry("doctor", Program::Remora, "Check what this machine can run, and how to repair the rest"),
         ],
@@ -77,11 +74,7 @@ const GROUPS: [(&str, &[Entry]); 7] = [
     (
         "Stores",
         &[
-            entry(
-                "serve",
-                Program::Store,
-                "Serve a table, a cache, replicated blocks or a transaction shard",
-            ),
+            entry("serve", Program::Store, "Serve a table, a cache, blocks, a transaction shard or a NIC"),
             entry("kv", Program::Store, "Read and write a key-value table"),
             entry("cache", Program::Store, "Read from a cache by RDMA chains, without the server's CPU"),
             entry("block", Program::Store, "Read and write replicated blocks"),
@@ -124,11 +117,15 @@ const GROUPS: [(&str, &[Entry]); 7] = [
 const EXERCISE: &str = "Run random operations and record them for a consistency checker";
 
 /// Commands that another program holds than the group that they are in.
-const NESTED: [(&str, Entry); 4] = [
+const NESTED: [(&str, Entry); 5] = [
     ("kv", entry("exercise", Program::Lab, EXERCISE)),
     ("cache", entry("exercise", Program::Lab, EXERCISE)),
     ("block", entry("exercise", Program::Lab, EXERCISE)),
     ("txn", entry("exercise", Program::Lab, EXERCISE)),
+    (
+        "serve",
+        entry("nic", Program::Remora, "Keep a NIC in a daemon and lend it to programs, which may restart"),
+    ),
 ];
 
 /// Hidden commands, by which programs start a further process.
@@ -216,6 +213,8 @@ mod tests {
         assert_eq!(program(&["kv", "get", "exercise"]), Some(Program::Store));
         assert_eq!(program(&["kv", "exercise"]), Some(Program::Lab));
         assert_eq!(program(&["kv", "help", "exercise"]), Some(Program::Lab));
+        assert_eq!(program(&["serve", "nic"]), Some(Program::Remora));
+        assert_eq!(program(&["serve", "kv"]), Some(Program::Store));
         assert_eq!(program(&["sim", "x.toml"]), Some(Program::Sim));
         assert_eq!(program(&["--help", "sim"]), None);
         assert_eq!(program(&["unknown"]), None);

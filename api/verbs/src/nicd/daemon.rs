@@ -397,7 +397,7 @@ impl DaemonState {
                 "user {uid} may not end tenants of user {owner}: its own user, the daemon's and root may"
             ));
         }
-        let unknown = || format!("user {owner} has no kept tenant `{text}`: `remora nicd list` shows them");
+        let unknown = || format!("user {owner} has no kept tenant `{text}`: `remora nic tenants` shows them");
         let register = self.register();
         if let Some(holder) = register.attached.get(&name)
             && let Some(socket) = register.sockets.get(&holder.serial)

@@ -199,7 +199,7 @@ impl Bound {
         }
         (sum.saturating_add(kept) > places).then(|| {
             format!(
-                "{sum} {noun} of user {uid}, and {kept} that other users have or may have, are over the {places} of this daemon: give some back, end kept tenants by `remora nicd end`, or start `remora nicd` with a larger --{option}"
+                "{sum} {noun} of user {uid}, and {kept} that other users have or may have, are over the {places} of this daemon: give some back, end kept tenants by `remora nic end`, or start `remora nicd` with a larger --{option}"
             )
         })
     }

@@ -27,6 +27,32 @@ fn a_daemon_says_who_is_there_and_ends_when_it_is_told_to() {
 }
 
 #[test]
+fn kept_tenants_are_listed_and_ended_by_command() {
+    let lender = Lender::of(command(&["serve", "nic", "--json", "--socket"]), "ended", &[]);
+    for name in ["first", "second\u{1b}[2J"] {
+        let context = remora_verbs::Device::nicd(&lender.path).keep(name).open().expect("an attachment");
+        let domain = context.alloc_pd().expect("a domain");
+        let _region =
+            domain.allocate_named("table", 4096, remora_verbs::Access::LOCAL_WRITE).expect("a region");
+        context.leave();
+    }
+    let nic = |words: &[&str]| remora(&[words, &["--socket", lender.at()]].concat());
+    for listing in [["nic", "tenants"], ["nicd", "list"]] {
+        let table = nic(&listing).good();
+        assert!(table.contains("first") && !table.contains('\u{1b}'), "{table}");
+    }
+    let out = nic(&["nic", "tenants", "--json"]).good();
+    let tenants: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(tenants.len(), 2, "{out}");
+    assert_eq!((&tenants[0]["tenant"], &tenants[0]["bytes"]), (&"first".into(), &4096.into()), "{out}");
+    let ended: Value = serde_json::from_str(&nic(&["nic", "end", "first", "--json"]).good()).expect("JSON");
+    assert_eq!((&ended["tenant"], &ended["ended"]), (&"first".into(), &true.into()), "{ended}");
+    nic(&["nic", "end", "first"]).one_line("no kept tenant `first`: `remora nic tenants` shows them");
+    assert_eq!(nic(&["nicd", "end", "second\u{1b}[2J", "--uid", "0"]).good(), "");
+    assert_eq!(nic(&["nic", "tenants", "--json"]).good(), "");
+}
+
+#[test]
 fn what_is_wrong_with_a_daemon_is_told_in_a_line() {
     let lender = Lender::start("wrong", &[]);
     remora(&["nicd", "--socket", lender.at()]).one_line("choose another --socket");
