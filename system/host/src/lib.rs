@@ -25,6 +25,7 @@ mod peers;
 mod rma;
 mod rx_horizon;
 mod signal;
+pub mod users;
 mod watch;
 
 pub use adapter::{Adapter, Config, MAX_ENGINES, OpenError, PortConfig, path_mtu, random};

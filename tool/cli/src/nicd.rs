@@ -71,11 +71,10 @@ pub(crate) struct Args {
     /// 1RMA regions per user; the NIC has 16384 in total.
     #[arg(long, default_value_t = Limits::default().rma_regions, value_parser = natural::<usize>)]
     rma_regions: usize,
-    /// Kept tenants of all users together. Half of them are divided evenly among the users that may attach.
+    /// Kept tenants per user, attached or not.
     #[arg(long, default_value_t = Options::default().tenants, value_parser = natural::<usize>)]
     tenants: usize,
-    /// Programs of all users that may be attached at the same time. Half of these places are divided evenly
-    /// among the users that may attach.
+    /// Programs of each user that may be attached at the same time.
     #[arg(long, default_value_t = Options::default().attachments, value_parser = natural::<usize>)]
     attachments: usize,
     /// Address (IP:PORT) of an endpoint with counters for Prometheus and `remora top` [default: none].

@@ -16,7 +16,7 @@ use super::negotiate;
 use super::options::Options;
 use super::rma::RmaService;
 use super::tenant::{Program, ReplyResult, Shared, Tenant};
-use super::users::{Amounts, Claim, Resource, User, Users};
+use super::users::{Amounts, Claim, Resource, User, Users, bounds};
 use crate::rma::RmaOptions;
 use crate::{Context, Device, PortFacts};
 
@@ -113,7 +113,7 @@ impl Daemon {
         let state = Arc::new(DaemonState {
             context,
             rma,
-            users: Arc::new(Users::new(options, &config, uid)),
+            users: Users::new(uid, &options.allow, bounds(options, &config)),
             options: options.clone(),
             uid,
             register: Mutex::default(),
@@ -230,11 +230,12 @@ impl DaemonState {
 
     /// Claims a place for one more connection of a user. At the limit, hangs up on the user's oldest
     /// connection that has sent no first message, and takes its place.
-    fn greeting(&self, user: &User, uid: u32) -> Result<Claim, String> {
+    fn greeting(&self, user: &User) -> Result<Claim, String> {
         let one = || user.claim(Amounts::of(Resource::Greeting, 1));
         one().or_else(|words| {
             let mut register = self.register();
-            let oldest = register.silent.iter().find(|(_, owner)| **owner == uid).map(|(serial, _)| *serial);
+            let oldest =
+                register.silent.iter().find(|(_, owner)| **owner == user.uid()).map(|(serial, _)| *serial);
             let oldest = oldest.ok_or(words)?;
             register.silent.remove(&oldest);
             if let Some(socket) = register.sockets.get(&oldest) {
@@ -249,16 +250,12 @@ impl DaemonState {
         })
     }
 
-    /// Returns the user and the claim of an admitted connection, or the text of the refusal. Root is admitted
-    /// for the requests of [`manage`](super::manage), which need no attachment.
-    fn take(&self, socket: &PacketSocket) -> Result<(u32, Claim), String> {
+    /// Returns the user and the claim of an admitted connection, or the text of the refusal.
+    fn take(&self, socket: &PacketSocket) -> Result<(User, Claim), String> {
         let peer = socket.peer().map_err(|error| error.to_string())?;
-        let uid = peer.uid;
-        let is_known = peer.is_this_process() || user::is_mapped(uid);
-        if !is_known || !self.users.admits(uid) && uid != ROOT {
-            return Err(not_admitted(uid));
-        }
-        Ok((uid, self.greeting(&User::new(&self.users, uid), uid)?))
+        let user = self.users.admit(&peer).ok_or_else(|| not_admitted(peer.uid))?;
+        let greeting = self.greeting(&user)?;
+        Ok((user, greeting))
     }
 
     /// Admits a program that has connected, or refuses it.
@@ -266,7 +263,7 @@ impl DaemonState {
         let taken = self.take(&socket);
         // A program that reads nothing must not block the daemon.
         let _ = socket.set_patience(Some(PATIENCE), Some(PATIENCE));
-        let (uid, greeting) = match taken {
+        let (user, greeting) = match taken {
             Ok(taken) => taken,
             Err(words) => return self.refuse(&socket, words),
         };
@@ -274,10 +271,10 @@ impl DaemonState {
         register.threads.retain(|_, thread| !thread.is_finished());
         let Ok(handle) = socket.try_clone() else { return };
         register.sockets.insert(serial, handle);
-        register.silent.insert(serial, uid);
+        register.silent.insert(serial, user.uid());
         let state = Arc::clone(self);
         let spawned = std::thread::Builder::new().name("remora-attach".to_owned()).spawn(move || {
-            state.serve(serial, &socket, uid, greeting);
+            state.serve(serial, &socket, &user, greeting);
             let mut register = state.register();
             register.sockets.remove(&serial);
             register.silent.remove(&serial);
@@ -292,12 +289,12 @@ impl DaemonState {
     }
 
     /// Serves one program from its first message until it has gone.
-    fn serve(&self, serial: u64, socket: &PacketSocket, uid: u32, greeting: Claim) {
+    fn serve(&self, serial: u64, socket: &PacketSocket, user: &User, greeting: Claim) {
         let Ok(program) = Program::at(socket) else { return };
         let request = first_word(socket);
         self.register().silent.remove(&serial);
         drop(greeting);
-        let user = User::new(&self.users, uid);
+        let uid = user.uid();
         let request = match request {
             Ok(Request::List { version }) => return self.list(socket, uid, version),
             Ok(Request::End { version, uid: owner, name }) => {
@@ -310,7 +307,7 @@ impl DaemonState {
         let attached = request.and_then(|request| {
             let place = user.claim(Amounts::of(Resource::Attachment, 1))?;
             let holder = Holder { serial, pid: program.pid };
-            self.greet(uid, &user, holder, request).map(|known| (known, place))
+            self.greet(user, holder, request).map(|known| (known, place))
         });
         let ((name, tenant), _place) = match attached {
             Ok(known) => known,
@@ -332,18 +329,9 @@ impl DaemonState {
     }
 
     /// Handles the first message of a program. Returns the name and tenant that the program uses.
-    fn greet(
-        &self,
-        uid: u32,
-        user: &User,
-        holder: Holder,
-        request: Request,
-    ) -> Result<(Option<Name>, Shared), String> {
+    fn greet(&self, user: &User, holder: Holder, request: Request) -> Result<(Option<Name>, Shared), String> {
         let Request::Attach { version, name, kept } = request else { return Err(nonsense()) };
         right_version(version)?;
-        if !self.users.admits(uid) {
-            return Err(not_admitted(uid));
-        }
         let fresh = || {
             let limits = self.options.limits;
             let rma = Arc::clone(&self.rma);
@@ -357,7 +345,7 @@ impl DaemonState {
         if name.is_empty() {
             return Err("a tenant that is to be kept needs a name".to_owned());
         }
-        let name = (uid, name);
+        let name = (user.uid(), name);
         let mut register = self.wait_for(&name)?;
         if !register.kept.contains_key(&name) {
             let claim = user.claim(Amounts::of(Resource::Name, 1))?;

@@ -8,9 +8,9 @@ use crate::rma::Settings;
 pub struct Options {
     /// The limits of each user.
     pub limits: Limits,
-    /// Programs of all users that may be attached at a time.
+    /// Programs of each user that may be attached at a time.
     pub attachments: usize,
-    /// Kept tenants of all users at a time, attached or not.
+    /// Kept tenants of each user at a time, attached or not.
     pub tenants: usize,
     /// Users that may attach in addition to the daemon's own.
     pub allow: Vec<u32>,

@@ -811,7 +811,7 @@ fn programs_that_do_not_say_who_they_are_lock_nobody_out() {
     // Programs that are attached already are not affected.
     let others = [lender.open(), lender.open(), lender.open()];
     let full = Device::nicd(&lender.path).open().unwrap_err().to_string();
-    assert!(full.contains("5 programs attached of user") && full.contains("--attachments"), "{full}");
+    assert!(full.contains("5 programs attached are over the 4") && full.contains("--attachments"), "{full}");
     innocent.works();
     drop((others, silent));
 }
