@@ -63,6 +63,15 @@ impl Block {
         Ok(Block { start, len, origin: Origin::Heap(layout) })
     }
 
+    /// Returns `len` zeroed bytes whose pages take memory once they are written.
+    pub(crate) fn zeros(len: usize) -> Result<Block, Error> {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if len >= PAGES_FROM {
+            return mapped::lazy(len);
+        }
+        Block::heap(len)
+    }
+
     /// Wraps the piece of on-NIC memory that begins at `start` within `whole`.
     pub(crate) fn on_nic(start: NonNull<u8>, whole: Arc<Block>, extent: Extent) -> Block {
         Block { start, len: extent.len(), origin: Origin::OnNic { _extent: extent, _whole: whole } }
@@ -132,6 +141,12 @@ pub(crate) mod mapped {
             return populate(Block { start, len, origin: Origin::Pages });
         }
         populate(Block { start, len, origin: Origin::Pages })
+    }
+
+    /// Pages that are not populated.
+    pub(crate) fn lazy(len: usize) -> Result<Block, Error> {
+        let start = map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)?;
+        Ok(Block { start, len, origin: Origin::Pages })
     }
 
     pub(crate) fn memfd(name: &str, len: usize) -> Result<Block, Error> {

@@ -47,6 +47,15 @@ impl Bytes {
         Block::heap(len).map(Bytes::from_block)
     }
 
+    /// Returns `len` zeroed bytes of this process whose pages take memory once they are written, for blocks
+    /// of which little is used.
+    ///
+    /// # Errors
+    /// `Invalid` for `len` 0; `Full` or `Os` if there are no addresses.
+    pub fn zeros(len: usize) -> Result<Bytes, Error> {
+        Block::zeros(len).map(Bytes::from_block)
+    }
+
     /// Allocates memory that other processes can map by [`fd`](Bytes::fd): a memfd, sealed against resizing
     /// and populated.
     ///

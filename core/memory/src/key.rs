@@ -74,6 +74,13 @@ pub(crate) struct Issued {
     turn: u32,
 }
 
+impl Issued {
+    /// Returns a key that the keyring of another table issued.
+    pub(crate) fn repeated(key: Key) -> Issued {
+        Issued { key, turn: 0 }
+    }
+}
+
 impl Keyring {
     /// Creates a keyring for up to `capacity` keys at a time.
     pub(crate) fn new(capacity: usize, seed: u64) -> Keyring {

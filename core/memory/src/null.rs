@@ -1,7 +1,7 @@
 //! The null region (`ibv_alloc_null_mr`): a write to it is discarded, a read from it returns zeros. It is
 //! used in scatter/gather lists: to skip part of a received message, or to pad a sent one.
 
-use crate::table::Control;
+use crate::table::{Control, TableChange};
 use crate::{Access, Bytes, Error, Key, Pd, Table};
 
 /// Largest number of bytes that one access may touch: more than any packet has. The region itself is
@@ -27,13 +27,14 @@ impl Table {
         let start = block.at(0, 2 * REACH).map_err(|_| Error::Invalid)?;
         let key = control.hold(pd, Vec::new(), vec![block])?;
         self.entry(key).publish_null(key.0, pd.0, Access::LOCAL_WRITE.0, start);
+        control.report(|| TableChange::NullRegistered { key, pd });
         Ok(key)
     }
 }
 
 impl Control {
     /// Returns the one block behind all null regions, which is allocated with the first of them.
-    fn null_block(&mut self) -> Result<Bytes, Error> {
+    pub(crate) fn null_block(&mut self) -> Result<Bytes, Error> {
         if self.null.is_none() {
             self.null = Some(Bytes::heap(2 * REACH)?);
         }

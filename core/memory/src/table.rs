@@ -1,7 +1,10 @@
 //! The table of protection domains and regions of one NIC.
 
+mod change;
 mod reregister;
 mod windows;
+
+pub use change::{Addresses, TableChange, TableObserver};
 
 use crate::entry::{Entry, Piece};
 use crate::key::{Issued, Keyring, location};
@@ -110,6 +113,7 @@ pub(crate) struct Control {
     ranges: usize,
     pds: Vec<Domain>,
     free_pds: VecDeque<usize>,
+    observer: Option<TableObserver>,
 }
 
 /// The parts of a region that are kept until its deregistration is complete.
@@ -168,6 +172,7 @@ impl Table {
                 ranges: 0,
                 pds: Vec::new(),
                 free_pds: VecDeque::new(),
+                observer: None,
             }),
         })
     }
@@ -297,6 +302,7 @@ impl Table {
             held.dying = true;
             // Returns false if the key was invalidated before; the entry is dead in either case.
             entry.kill(key.0);
+            control.report(|| TableChange::Ended { key });
         }
         self.passes.quiesce();
         entry.clear();
@@ -439,6 +445,7 @@ impl Control {
         // The entry points to the copy of the pieces that `held` keeps.
         let pieces = self.held.get(&key.0).map_or(&[][..], |held| &held.pieces);
         entries[location(key, entries.len())].publish(key.0, pd.0, access.0, pieces);
+        self.report_region(key, access);
         Ok(key)
     }
 

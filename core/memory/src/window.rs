@@ -15,10 +15,11 @@
 
 use crate::key::Issued;
 use crate::{Access, Key, Pd};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The queue pair that owns windows of type 2B: a number that no other queue pair of the table's NIC has.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner(pub(crate) u64);
 
 impl Owner {
@@ -33,7 +34,7 @@ impl Owner {
 }
 
 /// The type of a window.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WindowType {
     /// Serves every queue pair of a domain (`IBV_MW_TYPE_1`).
     Type1,

@@ -1,6 +1,6 @@
 //! Changes of a region that keep its key (`ibv_rereg_mr`).
 
-use super::{Table, lay_out};
+use super::{Table, TableChange, lay_out};
 use crate::entry::Piece;
 use crate::{Access, Error, Key, Pd};
 use std::sync::atomic::Ordering;
@@ -45,6 +45,7 @@ impl Table {
             // Both domains are in use until the passes in progress have ended.
             control.domain(pd)?.users += 1;
             entry.kill(key.0);
+            control.report(|| TableChange::Ended { key });
             drop(control);
             self.passes().quiesce();
             let mut control = self.control();
@@ -54,6 +55,7 @@ impl Table {
             (held.pieces, held._bytes) = (pieces, Vec::new());
             entry.clear();
             entry.publish(key.0, pd.0, access.0, &held.pieces);
+            control.report_region(key, access);
         }
         Ok(())
     }

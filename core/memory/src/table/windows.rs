@@ -1,6 +1,6 @@
 //! Allocation, binding, invalidation and freeing of a table's memory windows.
 
-use super::{Control, Table};
+use super::{Control, Table, TableChange};
 use crate::entry::{Piece, View};
 use crate::window::{BindError, Binding, Owner, Window, WindowType};
 use crate::{Access, AccessError, Error, Key, Pd};
@@ -28,6 +28,7 @@ impl Table {
         self.entry(key).show(&View::nothing(pd.0));
         let window = Window { issued, pd, kind, key, was_bound: false, bound: None, dying: false };
         control.windows.insert(key.index(), window);
+        control.report(|| TableChange::WindowAllocated { key, pd, kind });
         Ok(key)
     }
 
@@ -45,12 +46,16 @@ impl Table {
             let window = control.windows.get_mut(&key.index()).filter(|window| !window.dying);
             window.ok_or(Error::Unknown)?.dying = true;
             self.unbind(&mut control, key.index());
+            control.report(|| TableChange::WindowFreed { key });
         }
         self.passes().quiesce();
         self.entry(key).clear();
         let mut control = self.control();
         if let Some(window) = control.windows.remove(&key.index()) {
-            control.domain(window.pd)?.users -= 1;
+            // A window of a repeated change may belong to a domain that this table does not know.
+            if let Ok(domain) = control.domain(window.pd) {
+                domain.users -= 1;
+            }
             control.keyring.give_back(window.issued);
         }
         Ok(())
@@ -141,12 +146,16 @@ impl Table {
 
     /// Unbinds all windows of type 2 that a queue pair, which no longer exists, has bound.
     pub fn unbind_owner(&self, owner: Owner) {
-        self.unbind_if(&mut self.control(), |bound| bound.1 == owner);
+        let mut control = self.control();
+        control.report(|| TableChange::OwnerUnbound { owner });
+        self.unbind_if(&mut control, |bound| bound.1 == owner);
     }
 
     /// Unbinds all windows of a region.
     pub(crate) fn unbind_region(&self, region: Key) {
-        self.unbind_if(&mut self.control(), |bound| bound.0 == region);
+        let mut control = self.control();
+        control.report(|| TableChange::RegionUnbound { key: region });
+        self.unbind_if(&mut control, |bound| bound.0 == region);
     }
 
     fn unbind_if(&self, control: &mut Control, chosen: impl Fn((Key, Owner)) -> bool) {
