@@ -180,6 +180,22 @@ impl Device {
         self
     }
 
+    /// Records the commands, doorbells, frames and completions of the NIC in a file, which `remora replay`
+    /// executes on a NIC without a port. Payloads and the keys of 1RMA are left out. The NIC has one engine.
+    /// If another NIC is writing to the file, the name gets a number.
+    #[must_use]
+    pub fn record(mut self, file: impl Into<PathBuf>) -> Device {
+        self.config.record = Some(file.into());
+        self
+    }
+
+    /// Sets the size in bytes at which the recording ends; 1 GiB by default. The NIC goes on without it.
+    #[must_use]
+    pub fn record_limit(mut self, bytes: u64) -> Device {
+        self.config.record_limit = bytes;
+        self
+    }
+
     /// Injects faults by these rules: frames are lost, duplicated, delayed, reordered or corrupted.
     #[must_use]
     pub fn fault(mut self, rules: Rules) -> Device {

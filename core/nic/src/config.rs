@@ -13,7 +13,8 @@ use crate::send_queue::Fetching;
 use crate::turn::TURN_PACKETS;
 
 /// Limits of one engine, and properties of its port.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Config {
     /// Number of this engine among the engines that share one table of memory regions. Type 2B memory windows
     /// are bound to a queue pair, which is identified by engine and number.
@@ -56,16 +57,20 @@ pub struct Config {
     /// allows powers of two times 4.096 µs; `NEVER_NS` disables the timeout, for lossless networks. IRN has
     /// its own timeouts in `irn`.
     #[cfg(feature = "experiments")]
+    #[serde(skip)]
     pub rto_ns: Option<u64>,
     /// Retransmits without limit and ignores the attribute `retry_cnt`. The default is false.
     #[cfg(feature = "experiments")]
+    #[serde(skip)]
     pub retries_forever: bool,
     /// Number of packets that one queue pair sends in its turn, at least 1. A turn also ends after 16 KiB.
     #[cfg(feature = "experiments")]
+    #[serde(skip)]
     pub turn_packets: u32,
     /// Allows a path MTU of any number of bytes from 256 to 4096, as other simulators do. By default, only
     /// the powers of two of the IBTA specification are allowed.
     #[cfg(feature = "experiments")]
+    #[serde(skip)]
     pub any_path_mtu: bool,
     /// Maximum number of response packets that one READ request packet asks for; longer READs are split.
     pub read_piece: u32,

@@ -5,7 +5,7 @@
 use remora_wire::Qpn;
 
 /// An asynchronous event of a resource.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum AsyncEvent {
     /// A request of this queue pair failed and the queue pair entered the error state (IBV_EVENT_QP_FATAL).
     QpFatal(Qpn),

@@ -37,7 +37,7 @@ impl Algorithm {
 }
 
 /// The settings of both algorithms, and those that they share.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Settings {
     /// The algorithm of queue pairs that do not select one.
     pub algorithm: Algorithm,

@@ -3,7 +3,7 @@
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// The protocol counters of one engine. They are plain integers, because an engine has one writer.
-        #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+        #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub struct Counters { $($(#[doc = $doc])+ pub $name: u64,)+ }
 
         impl Counters {

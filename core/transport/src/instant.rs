@@ -1,7 +1,9 @@
 //! Time as a value. Pure crates read no clock; the caller passes the time as an argument.
 
 /// A point in time, in nanoseconds since an epoch that the caller defines.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Instant(pub u64);
 
 impl Instant {

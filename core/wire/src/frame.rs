@@ -17,7 +17,7 @@ use crate::{Qpn, ethernet, ipv4, ipv6, udp};
 use serde::{Deserialize, Serialize};
 
 /// The header with which the frames of a port start.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Start {
     /// The Ethernet header (packet sockets, AF_XDP).
     Ethernet,
@@ -109,7 +109,7 @@ pub struct Ingress<'a> {
 }
 
 /// Fields of a frame's IP header that its sender chooses for each frame. The ICRC covers none of them.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IpFields {
     /// TOS byte of IPv4, traffic class of IPv6: DSCP and ECN.
     pub traffic_class: u8,
@@ -125,7 +125,7 @@ impl Default for IpFields {
 }
 
 /// The path on which a frame arrived, independent of the addresses in its headers.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     /// The link of this peer.
     Link(Peer),

@@ -20,13 +20,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::attach::{Attach, PortKind};
+use crate::attach::Attach;
 use crate::attendant::Attendant;
 use crate::clock::Clock;
 use crate::dedicated;
 use crate::engine::{Cell, Engine, EngineParts, Mode, Observed, PortFacts};
 use crate::pass::{Core, EngineEvent};
 use crate::peers::EngineId;
+use crate::port_kind::PortKind;
+use crate::recording::{self, Log, RECORD_LIMIT, Recorder, Tap};
 use crate::signal::Signal;
 use crate::watch::{WAKER, Watch};
 
@@ -128,6 +130,10 @@ pub struct Config {
     pub capture: Option<PathBuf>,
     /// Maximum size in bytes of each capture file; frames beyond are only counted.
     pub capture_limit: u64,
+    /// Path of the file that records the NIC for a replay ([`crate::recording`]); `None` for no recording.
+    pub record: Option<PathBuf>,
+    /// Maximum size of that file in bytes; the recording ends there.
+    pub record_limit: u64,
     /// Rules of fault injection. A capture shows the frames as they are after the faults.
     pub fault: Option<Rules>,
 }
@@ -144,6 +150,8 @@ impl Config {
             nic: remora_nic::Config::default(),
             capture: None,
             capture_limit: remora_port::capture::CAPTURE_LIMIT,
+            record: None,
+            record_limit: RECORD_LIMIT,
             fault: None,
         }
     }
@@ -438,10 +446,13 @@ impl CoreParts<'_> {
         observed: fn(Observed<P>) -> Cell,
     ) -> Result<(PortFacts, Cell), OpenError> {
         let config = self.config;
-        let capture = match (&config.capture, &config.fault) {
-            (None, None) => return Ok(self.build(port, plain)),
-            (None, Some(_)) => Capture::absent(port),
-            (Some(path), _) => {
+        if config.capture.is_none() && config.fault.is_none() && config.record.is_none() {
+            return Ok(self.build(port, plain));
+        }
+        let recorder = self.recorder(&port)?;
+        let capture = match &config.capture {
+            None => Capture::absent(port),
+            Some(path) => {
                 let path = numbered(path, self.number);
                 Capture::limited(port, &path, config.capture_limit).map_err(|error| {
                     OpenError::Port(format!("the capture {} cannot be written: {error}", path.display()))
@@ -449,16 +460,45 @@ impl CoreParts<'_> {
             }
         };
         let rules = config.fault.clone().unwrap_or_default();
-        Ok(self.build(Fault::new(capture, &rules), observed))
+        Ok(self.build(Tap::new(Fault::new(capture, &rules), recorder), observed))
+    }
+
+    /// Begins the recording, if one is configured.
+    fn recorder(&self, port: &(impl Port + Attach)) -> Result<Option<Recorder>, OpenError> {
+        let config = self.config;
+        let Some(path) = &config.record else { return Ok(None) };
+        if config.engines > 1 {
+            let words = "a recording has one engine: set engines to 1, or leave the recording out";
+            return Err(OpenError::Port(words.to_owned()));
+        }
+        let memory = &config.memory;
+        let header = recording::Header {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            port: port.kind(),
+            endpoint: port.endpoint(),
+            nic: self.nic_config(port),
+            memory: recording::Limits {
+                regions: memory.max_regions as u64,
+                windows: memory.max_windows as u64,
+                ranges: memory.max_ranges as u64,
+            },
+        };
+        let log = Log::create(path, config.record_limit, &header).map_err(|error| {
+            OpenError::Port(format!("the recording {} cannot be written: {error}", path.display()))
+        })?;
+        Ok(Some(Recorder::new(log, self.table)))
+    }
+
+    fn nic_config(&self, port: &(impl Port + Attach)) -> remora_nic::Config {
+        remora_nic::Config {
+            engine: self.number as u16,
+            qpn_seed: Some(self.qpn_seed),
+            ..fitted(self.config.nic, port)
+        }
     }
 
     fn build<P: Port + Attach>(self, port: P, cell: fn(Biased<Core<P>>) -> Cell) -> (PortFacts, Cell) {
-        let nic = remora_nic::Config {
-            engine: self.number as u16,
-            qpn_seed: Some(self.qpn_seed),
-            ..fitted(self.config.nic, &port)
-        };
-        let nic = Nic::new(nic);
+        let nic = Nic::new(self.nic_config(&port));
         let facts = facts(&port);
         let core = Core::new(nic, port, self.watch, self.clock, self.number, self.events);
         (facts, cell(Biased::new(self.table, core)))

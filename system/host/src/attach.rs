@@ -7,37 +7,10 @@ use remora_port::shm::{Limits, Link, ShmPort};
 use remora_port::udp::{SharedEndpoint, UdpPort};
 use remora_port::xdp::{Mode, Resolver, XdpPort};
 use remora_port::{Address, Counters, Endpoint, Peer, Port};
-use std::fmt;
 use std::sync::Arc;
 
-/// The kind of a NIC's port.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum PortKind {
-    /// Rings in shared memory.
-    Shm,
-    /// UDP sockets, one for each engine.
-    Udp,
-    /// A network interface by AF_XDP.
-    Xdp,
-}
-
-impl PortKind {
-    /// Returns whether frames of one port reach the other. All kinds but shared memory send RoCE v2 on the
-    /// network.
-    pub fn reaches(self, other: PortKind) -> bool {
-        (self == PortKind::Shm) == (other == PortKind::Shm)
-    }
-}
-
-impl fmt::Display for PortKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PortKind::Shm => "shm",
-            PortKind::Udp => "udp",
-            PortKind::Xdp => "xdp",
-        })
-    }
-}
+use crate::port_kind::PortKind;
+use crate::recording::{Recorder, Tap};
 
 /// The reason why a peer could not be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +33,12 @@ pub enum AttachError {
 pub trait Attach {
     /// Returns the kind of this port.
     fn kind(&self) -> PortKind;
+
+    /// Returns the recorder of the NIC's calls; `None` if they are not recorded.
+    #[inline(always)]
+    fn recorder(&mut self) -> Option<&mut Recorder> {
+        None
+    }
 
     /// Returns the port's counters.
     fn port_counters(&self) -> Counters;
@@ -452,8 +431,10 @@ impl Attach for XdpPort {
 
 /// Implements `Attach` for a wrapper, which has the peers of the wrapped port.
 macro_rules! attach_inside {
-    ($wrapper:ident) => {
+    ($wrapper:ident $(, $recorder:item)?) => {
         impl<P: Port + Attach> Attach for $wrapper<P> {
+            $($recorder)?
+
             fn kind(&self) -> PortKind {
                 self.port().kind()
             }
@@ -559,3 +540,9 @@ macro_rules! attach_inside {
 
 attach_inside!(Capture);
 attach_inside!(Fault);
+attach_inside!(
+    Tap,
+    fn recorder(&mut self) -> Option<&mut Recorder> {
+        self.recorder_mut()
+    }
+);

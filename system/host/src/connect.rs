@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use crate::attach::PortKind;
+use crate::port_kind::PortKind;
 pub use error::ConnectError;
 use error::Stage;
 use exchange::{read, write};

@@ -2,7 +2,9 @@
 
 use mio::Waker;
 use remora_memory::{Biased, Bytes, Mem, Reentered, Table};
-use remora_nic::{AddressVector, Command, CommandError, FIRST_TENANT, FromReply, Nic};
+use remora_nic::{
+    AddressVector, Command, CommandError, FIRST_TENANT, FromReply, HandedPart, Nic, PartNumber, Reply,
+};
 use remora_port::capture::Capture;
 use remora_port::fault::Fault;
 use remora_port::linked::LinkedPort;
@@ -17,12 +19,14 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use crate::attach::{Attach, AttachError, PortKind};
+use crate::attach::{Attach, AttachError};
 use crate::bells::{Bells, Rung, Sets};
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
-use crate::pass::{Core, CqHook, EventHook};
+use crate::pass::{self, Core, CqHook, EventHook};
 use crate::peers::{EngineId, Peers};
+use crate::port_kind::PortKind;
+use crate::recording::{Feature, Tap};
 use crate::watch::{Begun, Watch};
 
 mod beside;
@@ -58,8 +62,8 @@ pub(crate) enum Cell {
     ObservedXdp(Observed<XdpPort>),
 }
 
-/// The core of an engine whose port has fault injection, a capture, or both.
-pub(crate) type Observed<P> = Biased<Core<Fault<Capture<P>>>>;
+/// The core of an engine whose port has fault injection or a capture, or that is recorded.
+pub(crate) type Observed<P> = Biased<Core<Tap<Fault<Capture<P>>>>>;
 
 macro_rules! each {
     ($engine:expr, $cell:ident => $body:expr) => {
@@ -101,7 +105,32 @@ impl Control<'_> {
     /// # Errors
     /// The refusal of the NIC, which has changed nothing then.
     pub(crate) fn ask<T: FromReply>(&mut self, command: Command) -> Result<T, CommandError> {
-        self.nic.ask(self.clock.now(), self.mem, command)
+        pass::ask(self.nic, self.port, self.clock.now(), self.mem, command)
+    }
+
+    /// Executes a command and returns its reply.
+    ///
+    /// # Errors
+    /// The refusal of the NIC, which has changed nothing then.
+    pub(crate) fn execute(&mut self, command: Command) -> Result<Reply, CommandError> {
+        pass::execute(self.nic, self.port, self.clock.now(), self.mem, command)
+    }
+
+    /// Hands memory or code to the NIC and returns its number.
+    pub(crate) fn hand(&mut self, part: HandedPart) -> PartNumber {
+        pass::hand(self.nic, self.port, part)
+    }
+
+    /// Rings a doorbell of the NIC.
+    pub(crate) fn doorbell(&mut self, qp: Qpn) {
+        pass::doorbell(self.nic, self.port, qp);
+    }
+
+    /// Ends the recording of the NIC, if there is one, because of a feature.
+    pub(crate) fn end_recording(&mut self, feature: Feature) {
+        if let Some(recorder) = self.port.recorder() {
+            recorder.end(feature);
+        }
     }
 
     /// Sets the channel that is notified when the completion queue numbered `cq` needs attention.

@@ -2,7 +2,9 @@
 //! engine by these few calls, inside the engine's lock.
 
 use remora_memory::Mem;
-use remora_nic::{AsyncEvent, Nic};
+use remora_nic::{
+    AsyncEvent, Command, CommandError, CommandFault, FromReply, HandedPart, Nic, PartNumber, Reply,
+};
 use remora_port::Port;
 use remora_transport::Instant;
 use remora_wire::Qpn;
@@ -13,6 +15,7 @@ use crate::bells::{Bells, Rung, Sets};
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
 use crate::peers::Peers;
+use crate::recording::Arrival;
 use crate::rx_horizon::RxHorizon;
 use crate::signal::{Channel, Signal};
 use crate::watch::{Begun, Watch};
@@ -97,7 +100,7 @@ impl<P: Port + Attach> Core<P> {
     /// Handles a post of a caller to the send queue of `qp`: packets that can be sent are sent at once.
     #[inline]
     pub(crate) fn post(&mut self, mem: Mem<'_>, qp: Qpn) {
-        self.nic.doorbell(qp);
+        doorbell(&mut self.nic, &mut self.port, qp);
         self.send_posted(mem);
     }
 
@@ -105,7 +108,7 @@ impl<P: Port + Attach> Core<P> {
     fn send_posted(&mut self, mem: Mem<'_>) {
         if self.nic.has_work() {
             self.now = self.clock.now();
-            self.nic.transmit(self.now, mem, &mut self.port, BUDGET);
+            self.transmit(mem);
         }
         self.notify();
         if self.watch.stands() {
@@ -132,15 +135,15 @@ impl<P: Port + Attach> Core<P> {
     /// Takes doorbells, then makes a pass, for a dedicated engine. Returns whether anything was done.
     #[inline]
     pub(crate) fn serve(&mut self, mem: Mem<'_>, doorbells: &Doorbells) -> bool {
-        let Core { nic, bells, sets, .. } = self;
-        let ring = |nic: &mut Nic, target| match target {
-            Rung::QueuePair(qp) => nic.doorbell(qp),
+        let Core { nic, port, bells, sets, .. } = self;
+        let mut ring = |target| match target {
+            Rung::QueuePair(qp) => doorbell(nic, port, qp),
             Rung::Portal(number) => nic.ring_portal(number),
         };
-        let mut rung = sets.take(|target| ring(nic, target));
+        let mut rung = sets.take(&mut ring);
         doorbells.take(|bell| {
             if let Some(target) = bells.get(bell) {
-                ring(nic, target);
+                ring(target);
                 rung = true;
             }
         });
@@ -165,6 +168,9 @@ impl<P: Port + Attach> Core<P> {
 
     #[inline]
     fn make(&mut self, mem: Mem<'_>, look: bool) -> bool {
+        if self.port.recorder().is_some() {
+            return self.make_recorded(mem, look);
+        }
         let Core { nic, port, clock, now, .. } = self;
         let mut fresh = false;
         let received = port.receive(BUDGET, &mut |frame| {
@@ -183,6 +189,33 @@ impl<P: Port + Attach> Core<P> {
         self.finish(mem, look, received == 0) || received > 0
     }
 
+    /// Makes a pass like [`make`](Core::make) and records it.
+    #[cold]
+    fn make_recorded(&mut self, mem: Mem<'_>, look: bool) -> bool {
+        let mut arrivals = Vec::new();
+        let received = self.port.receive(BUDGET, &mut |frame| arrivals.push(Arrival::new(&frame)));
+        if received == 0 && !look && !self.nic.has_work() {
+            return false;
+        }
+        self.now = self.clock.now();
+        if let Some(recorder) = self.port.recorder() {
+            recorder.receive(&mut self.nic, self.now, mem, arrivals);
+        }
+        self.finish(mem, look, received == 0) || received > 0
+    }
+
+    #[inline]
+    fn transmit(&mut self, mem: Mem<'_>) -> usize {
+        if let Some(recorder) = self.port.recorder() {
+            recorder.begin_transmit(self.now, BUDGET);
+        }
+        let sent = self.nic.transmit(self.now, mem, &mut self.port, BUDGET);
+        if let Some(recorder) = self.port.recorder() {
+            recorder.end_transmit(&self.nic, sent);
+        }
+        sent
+    }
+
     #[inline]
     fn finish(&mut self, mem: Mem<'_>, look: bool, silent: bool) -> bool {
         if self.nic.next_deadline() <= self.now {
@@ -190,7 +223,7 @@ impl<P: Port + Attach> Core<P> {
         }
         let mut sent = 0;
         if self.nic.has_work() {
-            sent = self.nic.transmit(self.now, mem, &mut self.port, BUDGET);
+            sent = self.transmit(mem);
         }
         self.notify();
         if look {
@@ -203,7 +236,10 @@ impl<P: Port + Attach> Core<P> {
     #[cold]
     fn expire(&mut self, silent: bool) {
         let drained_at = self.rx_horizon.until(self.now, self.turn, silent, self.port.receives_to_silence());
-        self.nic.expire(self.now, drained_at, EXPIRE_BUDGET);
+        match self.port.recorder() {
+            Some(recorder) => recorder.expire(&mut self.nic, self.now, drained_at, EXPIRE_BUDGET),
+            None => self.nic.expire(self.now, drained_at, EXPIRE_BUDGET),
+        }
     }
 
     /// Prepares a sleep: makes a last pass, then watches the port. With `stays`, callers do not end the
@@ -241,11 +277,17 @@ impl<P: Port + Attach> Core<P> {
     #[inline]
     pub(crate) fn notify(&mut self) {
         while let Some(cq) = self.nic.wake() {
+            if let Some(recorder) = self.port.recorder() {
+                recorder.woken(cq);
+            }
             if let Some(Some(hook)) = self.hooks.get(cq as usize) {
                 hook.channel.put(hook.tag);
             }
         }
         while let Some(event) = self.nic.event() {
+            if let Some(recorder) = self.port.recorder() {
+                recorder.raised(event);
+            }
             match &self.event_hook {
                 Some(hook) => hook(event),
                 None => self.events.put(EngineEvent { engine: self.engine, event }),
@@ -262,4 +304,54 @@ impl<P: Port + Attach> Core<P> {
             }
         }
     }
+}
+
+/// Rings a doorbell of the NIC.
+#[inline]
+pub(crate) fn doorbell(nic: &mut Nic, port: &mut (impl Attach + ?Sized), qp: Qpn) {
+    match port.recorder() {
+        Some(recorder) => recorder.doorbell(nic, qp),
+        None => nic.doorbell(qp),
+    }
+}
+
+/// Hands a part to the NIC.
+pub(crate) fn hand(nic: &mut Nic, port: &mut dyn Attach, part: HandedPart) -> PartNumber {
+    match port.recorder() {
+        Some(recorder) => recorder.hand(nic, part),
+        None => nic.hand(part),
+    }
+}
+
+/// Executes a command.
+///
+/// # Errors
+/// The refusal of the NIC, which has changed nothing then.
+pub(crate) fn execute(
+    nic: &mut Nic,
+    port: &mut dyn Attach,
+    now: Instant,
+    mem: Mem<'_>,
+    command: Command,
+) -> Result<Reply, CommandError> {
+    match port.recorder() {
+        Some(recorder) => recorder.execute(nic, now, mem, command),
+        None => nic.execute(now, mem, command),
+    }
+}
+
+/// Executes a command and returns the value that its reply carries.
+///
+/// # Errors
+/// The refusal of the NIC, which has changed nothing then.
+pub(crate) fn ask<T: FromReply>(
+    nic: &mut Nic,
+    port: &mut dyn Attach,
+    now: Instant,
+    mem: Mem<'_>,
+    command: Command,
+) -> Result<T, CommandError> {
+    let kind = command.kind();
+    let reply = execute(nic, port, now, mem, command)?;
+    T::from_reply(reply).ok_or(CommandError { kind, fault: CommandFault::Reply })
 }

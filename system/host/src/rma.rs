@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::adapter::{OpenError, random};
 use crate::engine::Engine;
+use crate::recording::Feature;
 
 /// Returns a random key that cannot be predicted.
 ///
@@ -55,6 +56,7 @@ impl Engine {
             if core.nic.rma_is_in_use() {
                 return false;
             }
+            core.end_recording(Feature::Rma);
             let clock = core.clock.clone();
             core.nic.enable_rma(Init {
                 settings,

@@ -25,7 +25,7 @@ mod remedy;
 pub mod shm;
 mod signals;
 mod slots;
-mod staging;
+pub mod staging;
 mod threads;
 mod time_slice;
 pub mod udp;

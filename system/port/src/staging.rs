@@ -15,7 +15,7 @@ pub(crate) fn has_icrc(transport: &[u8]) -> bool {
 
 /// Copies a frame that is sealed for identification 0 into the port and commits it there. Returns the
 /// identification that the frame is sent with; `None` if the port has no space now.
-pub(crate) fn forward<P: Egress>(port: &mut P, header: Addressed, bytes: &[u8]) -> Option<u16> {
+pub fn forward<P: Egress>(port: &mut P, header: Addressed, bytes: &[u8]) -> Option<u16> {
     let peer = header.peer;
     port.mark(header.fields);
     let reseals = port.seals(peer) && port.start(peer) == Start::Bth;
@@ -45,14 +45,16 @@ pub(crate) fn reseal(bytes: &mut [u8], ip_id: u16) {
 
 /// The peer that a frame is sent to, and the fields of its IP header.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Addressed {
+pub struct Addressed {
+    /// The peer.
     pub peer: Peer,
+    /// The fields.
     pub fields: IpFields,
 }
 
 /// A buffer for one frame in front of a port.
 #[derive(Debug, Default)]
-pub(crate) struct Staging {
+pub struct Staging {
     bytes: Vec<u8>,
     len: usize,
     peer: Option<Peer>,
@@ -63,13 +65,13 @@ pub(crate) struct Staging {
 
 impl Staging {
     /// Sets the IP header fields of the frames that are lent from now on.
-    pub(crate) fn mark(&mut self, fields: IpFields) {
+    pub fn mark(&mut self, fields: IpFields) {
         self.next_fields = fields;
     }
 
     /// Lends a buffer for a frame of `len` bytes to `peer`. A previous lease that was not taken is
     /// discarded. Allocates only if the frame is longer than all previous ones.
-    pub(crate) fn lend(&mut self, peer: Peer, len: usize) -> Lease<'_> {
+    pub fn lend(&mut self, peer: Peer, len: usize) -> Lease<'_> {
         if self.bytes.len() < len {
             self.bytes.resize(len, 0);
         }
@@ -78,13 +80,13 @@ impl Staging {
     }
 
     /// Takes the frame of the last lease. Each lease can be taken once.
-    pub(crate) fn take(&mut self) -> Option<(Addressed, &mut [u8])> {
+    pub fn take(&mut self) -> Option<(Addressed, &mut [u8])> {
         let peer = self.peer.take()?;
         Some((Addressed { peer, fields: self.fields }, &mut self.bytes[..self.len]))
     }
 
     /// Reverts [`Staging::take`], because the port had no space.
-    pub(crate) fn put_back(&mut self, header: Addressed) {
+    pub fn put_back(&mut self, header: Addressed) {
         self.peer = Some(header.peer);
         self.fields = header.fields;
     }

@@ -126,7 +126,7 @@ impl Cq {
         check(depth)?;
         let ring = self.adapter.ring(depth)?;
         let resized = self.poller.engine().inside(|inside| {
-            let handed = inside.nic().hand(ring.clone());
+            let handed = inside.hand(ring.clone());
             inside.ask::<()>(Command::ResizeCq { cq: self.number, ring: handed })?;
             self.depth.store(ring.slots() as u32, Ordering::Relaxed);
             self.poller.get(inside).moved(ring);

@@ -254,7 +254,7 @@ impl Qp {
             return Err(PostError::Forked);
         }
         let posted = self.queues.engine().inside(|inside| {
-            let state = inside.nic().qp_state(self.number);
+            let state = inside.qp_state(self.number);
             if !matches!(state, Some(State::Rts | State::Sqd | State::Sqe | State::Err)) {
                 return Err(PostError::Queue(QueueError::BadState));
             }
@@ -291,7 +291,7 @@ impl Qp {
             return Err(PostError::Forked);
         }
         let posted = self.queues.engine().inside(|inside| {
-            let state = inside.nic().qp_state(self.number);
+            let state = inside.qp_state(self.number);
             if matches!(state, None | Some(State::Reset)) {
                 return Err(PostError::Queue(QueueError::BadState));
             }

@@ -99,7 +99,7 @@ impl Srq {
         self.adapter.refuse_child()?;
         let ring = self.adapter.ring(slots(ReceiveCaps { max_wr, max_sge: self.max_sge })?)?;
         let resized = self.receive.engine().inside(|inside| {
-            let handed = inside.nic().hand(ring.clone());
+            let handed = inside.hand(ring.clone());
             inside.ask::<()>(Command::ResizeSrq { srq: self.number, ring: handed })?;
             self.receive.get(inside).moved(ring);
             Ok(())

@@ -22,6 +22,7 @@ mod prism_conformance;
 mod processes;
 mod queue_sizes;
 mod raw;
+mod recordings;
 mod refused_trains;
 mod regions;
 mod rma_captures;

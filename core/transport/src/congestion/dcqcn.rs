@@ -11,7 +11,7 @@
 use crate::Instant;
 
 /// The variant of the reaction point.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Form {
     /// The paper's variant. A CNP cuts the rate and updates α at once. α decays after each interval K
     /// without a CNP. The step of hyper increase grows each time.
@@ -25,7 +25,7 @@ pub enum Form {
 }
 
 /// The parameters, under the names of the paper.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Settings {
     /// Variant of the reaction point.
     pub form: Form,

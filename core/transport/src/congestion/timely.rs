@@ -10,7 +10,7 @@
 //! steers towards a fixed queue length. It is on by default.
 
 /// The parameters, under the names of the paper.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Settings {
     /// `T_low`, in nanoseconds: below it the rate grows regardless of the gradient.
     pub t_low_ns: u64,

@@ -9,7 +9,8 @@ use remora_port::shm::SetupError;
 
 use super::full::Full;
 use super::{MAX_PRIVATE, VERSION};
-use crate::attach::{AttachError, PortKind};
+use crate::attach::AttachError;
+use crate::port_kind::PortKind;
 
 /// The step of the set-up that was waited for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

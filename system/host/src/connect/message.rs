@@ -33,8 +33,8 @@ use remora_wire::{Psn, Qpn};
 
 use super::full::Full;
 use super::{ConnectError, MAX_PRIVATE, VERSION};
-use crate::attach::PortKind;
 use crate::peers::EngineId;
+use crate::port_kind::PortKind;
 
 /// The extension bit of IRN.
 pub const IRN: u64 = 1;

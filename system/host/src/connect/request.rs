@@ -12,7 +12,7 @@ use super::full::Full;
 use super::lasting::{SetupConnection, has_hung_up};
 use super::message::{Hello, LinkOffer, Message};
 use super::{Agreement, ConnectError, Deadline, Side, add_endpoint, add_link, add_loopback, meet, source};
-use crate::attach::PortKind;
+use crate::port_kind::PortKind;
 
 /// Time for sending a refusal, which fits into the send buffer of any connection.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::ConnectError;
 use super::message::Hello;
-use crate::attach::PortKind;
+use crate::port_kind::PortKind;
 
 /// Connects from the address of the NIC named in `hello`. The system chooses another source if that address
 /// is of another family than the server's, or not in this network namespace.

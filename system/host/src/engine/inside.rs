@@ -2,16 +2,17 @@
 //! to one queue pair and poll one completion queue without a lock in addition to the engine's.
 
 use remora_memory::{Mem, Reentered};
-use remora_nic::{Command, CommandError, FromReply, Nic};
+use remora_nic::{Command, CommandError, CommandFault, FromReply, HandedPart, PartNumber, Reply};
 use remora_port::Port;
 use remora_transport::Instant;
+use remora_transport::state::State;
 use remora_wire::Qpn;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
 use super::Engine;
 use crate::attach::Attach;
-use crate::pass::Core;
+use crate::pass::{self, Core};
 
 /// An engine whose lock the calling thread holds. No other thread touches its queues meanwhile.
 pub struct Inside<'a> {
@@ -22,7 +23,9 @@ pub struct Inside<'a> {
 
 /// The operations of a core, whatever its port is. The type is erased once per call, never per packet.
 trait Driven {
-    fn nic(&mut self) -> &mut Nic;
+    fn qp_state(&self, qp: Qpn) -> Option<State>;
+    fn hand(&mut self, part: HandedPart) -> PartNumber;
+    fn execute(&mut self, mem: Mem<'_>, command: Command) -> Result<Reply, CommandError>;
     fn post(&mut self, mem: Mem<'_>, qp: Qpn);
     fn polled(&mut self, mem: Mem<'_>);
     fn notify(&mut self);
@@ -31,8 +34,17 @@ trait Driven {
 }
 
 impl<P: Port + Attach> Driven for Core<P> {
-    fn nic(&mut self) -> &mut Nic {
-        &mut self.nic
+    fn qp_state(&self, qp: Qpn) -> Option<State> {
+        self.nic.qp_state(qp)
+    }
+
+    fn hand(&mut self, part: HandedPart) -> PartNumber {
+        pass::hand(&mut self.nic, &mut self.port, part)
+    }
+
+    fn execute(&mut self, mem: Mem<'_>, command: Command) -> Result<Reply, CommandError> {
+        let now = self.clock.now();
+        pass::execute(&mut self.nic, &mut self.port, now, mem, command)
     }
 
     fn post(&mut self, mem: Mem<'_>, qp: Qpn) {
@@ -67,10 +79,15 @@ impl Inside<'_> {
         std::ptr::eq(self.engine, engine)
     }
 
-    /// Returns the NIC.
+    /// Returns the state of a queue pair; `None` if there is no such queue pair.
     #[inline]
-    pub fn nic(&mut self) -> &mut Nic {
-        self.driven.nic()
+    pub fn qp_state(&self, qp: Qpn) -> Option<State> {
+        self.driven.qp_state(qp)
+    }
+
+    /// Hands memory or code to the NIC and returns its number, which a later command names.
+    pub fn hand(&mut self, part: impl Into<HandedPart>) -> PartNumber {
+        self.driven.hand(part.into())
     }
 
     /// Executes a command on the NIC and returns the value that its reply carries.
@@ -78,9 +95,9 @@ impl Inside<'_> {
     /// # Errors
     /// The refusal of the NIC, which has changed nothing then.
     pub fn ask<T: FromReply>(&mut self, command: Command) -> Result<T, CommandError> {
-        let now = self.driven.now();
-        let mem = self.mem;
-        self.driven.nic().ask(now, mem, command)
+        let kind = command.kind();
+        let reply = self.driven.execute(self.mem, command)?;
+        T::from_reply(reply).ok_or(CommandError { kind, fault: CommandFault::Reply })
     }
 
     /// Informs the engine that work was posted to a queue of `qp`. Packets that can be sent are sent.

@@ -40,7 +40,7 @@ pub enum AttachRefusal {
 impl Engine {
     /// Hands memory or code to the NIC and returns its number, which a later command names.
     pub fn hand(&self, part: impl Into<HandedPart>) -> PartNumber {
-        self.with_core(|core| core.nic.hand(part))
+        self.with_core(|core| core.hand(part.into()))
     }
 
     /// Executes a command on the NIC and returns the value that its reply carries.
@@ -62,7 +62,7 @@ impl Engine {
     /// # Panics
     /// If the calling thread is inside the engine ([`has_caller`](Engine::has_caller)).
     pub fn execute(&self, command: Command) -> Result<Reply, CommandError> {
-        self.with_core(|core| core.nic.execute(core.clock.now(), core.mem, command))
+        self.with_core(|core| core.execute(command))
     }
 
     /// Applies several changes to a queue pair in order, up to the first one that is refused.
@@ -124,7 +124,7 @@ impl Engine {
 
     /// Informs the NIC that a queue pair has work, also if another process rings its doorbell.
     pub fn doorbell(&self, qp: Qpn) {
-        self.with_core(|core| core.nic.doorbell(qp));
+        self.with_core(|core| core.doorbell(qp));
     }
 
     /// Drives the engine one step: processes frames that have arrived, and sends.

@@ -50,7 +50,7 @@ pub enum Recovery {
 }
 
 /// The source of the retransmission timeouts.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Timers {
     /// `Fixed` in a simulated fabric, whose round-trip times are known; `Measured` over a real port.
     #[default]
@@ -62,7 +62,8 @@ pub enum Timers {
 }
 
 /// Settings of IRN for all queue pairs of an engine. Both ends of a connection should use the same recovery.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Settings {
     /// BDP-FC: maximum number of packets in flight, the bandwidth-delay product of the longest path divided
     /// by the MTU.
@@ -72,17 +73,21 @@ pub struct Settings {
     pub bitmap: u32,
     /// False disables BDP-FC, so that only the peer's bitmap limits the packets in flight (ablation).
     #[cfg(feature = "experiments")]
+    #[serde(skip)]
     pub bdp_fc: bool,
     /// Excludes selectively acknowledged packets from the packets in flight.
     #[cfg(feature = "experiments")]
+    #[serde(skip)]
     pub sacked_leave: bool,
     /// Retransmits the next packet on each partial acknowledgement during a recovery, even if nothing after
     /// it has arrived, as the authors' code does. After one lost NACK such a recovery may never end: each
     /// needless retransmission moves its end, and every second packet is then retransmitted needlessly.
     #[cfg(feature = "experiments")]
+    #[serde(skip)]
     pub eager: bool,
     /// The loss recovery.
     #[cfg(feature = "experiments")]
+    #[serde(skip)]
     pub recovery: Recovery,
     /// RTO_low in nanoseconds, the timeout while few packets are in flight.
     /// [`NEVER_NS`](crate::timers::NEVER_NS) here or in `rto_high_ns` disables the timeout, as for a
@@ -98,6 +103,7 @@ pub struct Settings {
     /// 0, or 2000 for the paper's figure 12, in which the NIC fetches the packet over PCIe. READ responses
     /// are not delayed.
     #[cfg(feature = "experiments")]
+    #[serde(skip)]
     pub retransmit_delay_ns: u64,
 }
 
