@@ -9,7 +9,6 @@ mod gsi;
 mod introductions;
 mod notices;
 mod paths;
-mod places;
 mod port_events;
 mod port_table;
 mod programs;

@@ -29,6 +29,14 @@ pub fn decode<T: DeserializeOwned>(packet: &[u8]) -> Option<T> {
     }
 }
 
+/// Returns the packet of a refusal: variant 1 of the replies of every service of a daemon. It is sent to
+/// programs that have not named a service yet.
+pub fn refusal(words: &str) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Refused<'a>(u8, #[serde(serialize_with = "Text::<{ MAX_PACKET / 2 }>::serialize")] &'a str);
+    encode(&Refused(1, words))
+}
+
 /// A list of at most `N` elements, for `#[serde(with = "Bounded::<N>")]`. Further elements are not sent; a
 /// longer list is no message.
 pub struct Bounded<const N: usize>;
@@ -160,6 +168,11 @@ mod tests {
         assert_eq!(decode(&packet), Some(message));
         assert!((0..packet.len()).all(|len| decode::<Message>(&packet[..len]).is_none()));
         assert_eq!(decode::<Message>(&[&packet[..], &[0]].concat()), None);
+    }
+
+    #[test]
+    fn a_refusal_is_variant_1_with_a_text() {
+        assert_eq!(refusal("no"), b"\x01\x02\0no");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! While they do not, the `attendant` does, or a dedicated thread (`dedicated.rs`). [`connect`] connects
 //! two queue pairs over TCP; [`metrics`] exports the counters.
 
+pub mod acceptor;
 mod adapter;
 mod attach;
 mod attendant;

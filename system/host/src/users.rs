@@ -249,6 +249,11 @@ impl User {
         self.uid
     }
 
+    /// Returns whether the daemon belongs to another user.
+    pub fn is_guest(&self) -> bool {
+        self.uid != self.users.own
+    }
+
     /// Claims these amounts until the claim is dropped.
     ///
     /// # Errors

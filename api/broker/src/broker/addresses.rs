@@ -1,6 +1,7 @@
 //! The addresses of a broker, and the sockets of each.
 
 use remora_host::packet::PacketListener;
+use remora_host::users::Claim;
 use remora_port::udp::{Options, ReuseportGroup, SteeredBy};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -27,6 +28,8 @@ pub(super) struct Address {
     pub index: Option<u32>,
     /// True if the interface is up and has a carrier.
     pub runs: bool,
+    /// The claim of the sockets.
+    pub claim: Option<Claim>,
 }
 
 impl Address {
@@ -39,7 +42,8 @@ impl Address {
                 ErrorKind::AddrInUse => BrokerError::Running(local, name::holder(local)),
                 _ => BrokerError::System("socket", error),
             })?;
-        let mut address = Address { local, listener, group: None, interface: None, index: None, runs: true };
+        let mut address =
+            Address { local, listener, group: None, interface: None, index: None, runs: true, claim: None };
         address.look(&Interfaces::now());
         Ok(address)
     }

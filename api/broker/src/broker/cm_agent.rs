@@ -4,10 +4,12 @@ mod early_requests;
 mod event_channel;
 
 use remora_cm::{Cm, CmConfig, CmError, CmEvent, EventKind, GidPair, Instant, MadPath};
+use remora_host::users::{Amounts, Claim, Resource, Users};
 use remora_wire::mad::{LEN, PortSpace, ServiceId, ip_cm};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use super::gsi::Gsi;
 use super::port_table::PortTable;
@@ -36,8 +38,6 @@ pub(super) struct Id {
     pub client: u32,
     /// The program's user.
     pub user: u32,
-    /// True if the program's user is not the broker's.
-    pub guest: bool,
     /// The number of the event channel for the id's events.
     pub channel: u32,
     /// The id's port space: of connections (`Tcp`, `Ib`) or of datagrams (`Udp`).
@@ -62,8 +62,9 @@ pub(super) struct CmAgent {
     ports: [PortTable; 3],
     started: std::time::Instant,
     ids: BTreeMap<u64, Id>,
-    /// The number of ids of each user.
-    users: BTreeMap<u32, usize>,
+    /// The claim of each id.
+    claims: BTreeMap<u64, Claim>,
+    users: Arc<Users>,
     channels: BTreeMap<u32, EventChannel>,
     next_id: u64,
     next_channel: u32,
@@ -71,7 +72,7 @@ pub(super) struct CmAgent {
 }
 
 impl CmAgent {
-    pub(crate) fn new() -> CmAgent {
+    pub(crate) fn new(users: Arc<Users>) -> CmAgent {
         // Peers distinguish managers by their GUID, and messages of an earlier manager by its first id, so
         // both are random.
         let random = || RandomState::new().hash_one(std::process::id());
@@ -82,7 +83,8 @@ impl CmAgent {
             ports: std::array::from_fn(|_| PortTable::new(random())),
             started: std::time::Instant::now(),
             ids: BTreeMap::new(),
-            users: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            users,
             channels: BTreeMap::new(),
             next_id: 1,
             next_channel: 0,
@@ -111,39 +113,23 @@ impl CmAgent {
         (deadline < Instant::NEVER).then(|| std::time::Duration::from_nanos(left()))
     }
 
-    /// Creates an id of a program and returns its number. `None` if there are as many ids as are allowed.
+    /// Creates an id of a program and returns its number. `None` if there are as many ids as the user may
+    /// have.
     pub(crate) fn create_id(&mut self, id: Id) -> Option<u64> {
-        (self.ids.len() < IDS).then(|| {
-            let number = self.next_id;
-            self.next_id += 1;
-            self.add_id(number, id);
-            number
-        })
+        let number = self.next_id;
+        self.add_id(number, id)?;
+        self.next_id += 1;
+        Some(number)
     }
 
-    fn add_id(&mut self, number: u64, id: Id) {
-        *self.users.entry(id.user).or_default() += 1;
+    fn add_id(&mut self, number: u64, id: Id) -> Option<()> {
+        if self.ids.len() >= IDS {
+            return None;
+        }
+        let claim = self.users.user(id.user).claim(Amounts::of(Resource::CmId, 1)).ok()?;
+        self.claims.insert(number, claim);
         self.ids.insert(number, id);
-    }
-
-    /// The number of all ids.
-    pub(crate) fn ids(&self) -> usize {
-        self.ids.len()
-    }
-
-    /// The number of a user's ids.
-    pub(crate) fn ids_of_user(&self, uid: u32) -> usize {
-        self.users.get(&uid).copied().unwrap_or(0)
-    }
-
-    /// The number of all event channels.
-    pub(crate) fn channels(&self) -> usize {
-        self.channels.len()
-    }
-
-    /// The number of a program's event channels.
-    pub(crate) fn channels_of(&self, client: u32) -> usize {
-        self.channels.values().filter(|channel| channel.client == client).count()
+        Some(())
     }
 
     /// Returns an id of a program. `None` if the program has no id with this number.
@@ -193,12 +179,7 @@ impl CmAgent {
             Err(error) => return Err(error),
         }
         let Some(removed) = self.ids.remove(&id) else { return Ok(()) };
-        if let Some(count) = self.users.get_mut(&removed.user) {
-            *count -= 1;
-            if *count == 0 {
-                self.users.remove(&removed.user);
-            }
-        }
+        self.claims.remove(&id);
         if let Some(bound) = removed.bound {
             self.ports(removed.space).release(id, bound.port);
         }
@@ -306,17 +287,16 @@ impl CmAgent {
     ) -> Option<IdEvent> {
         let listener = self.ids.get(&asked.listener).copied();
         let reachable = listener.filter(|id| self.channels.contains_key(&id.channel));
-        let reachable = reachable.filter(|listener| {
-            let free = IDS.saturating_sub(self.ids.len());
-            free > 0 && (!listener.guest || self.ids_of_user(listener.user) < free)
+        let ip = asked.ip.zip(reachable).and_then(|(ip, listener)| {
+            self.add_id(event.handle, Id { bound: None, ..listener })?;
+            Some(ip)
         });
-        let (Some(listener), Some(ip)) = (reachable, asked.ip) else {
+        let Some(ip) = ip else {
             // The refusal can be sent: the machines have sent nothing since the request arrived.
             let refused = self.cm.destroy(self.now(), event.handle);
             debug_assert_eq!(refused, Ok(()), "a request that no program has seen can be destroyed");
             return None;
         };
-        self.add_id(event.handle, Id { bound: None, ..listener });
         let GidPair { local, remote, zone } = asked.gids;
         let socket_address = |address, port| {
             let zone = if is_link_local(address) { zone } else { 0 };

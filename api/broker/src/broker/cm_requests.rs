@@ -5,6 +5,7 @@ use remora_cm::{
     SidrRequestParam,
 };
 use remora_host::packet::PacketSocket;
+use remora_host::users::Resource;
 use remora_port::udp::{self, Arrival};
 use remora_port::user;
 use remora_wire::mad::{LEN, PortSpace, RejectReason, ServiceId, SidrStatus, ip_cm};
@@ -15,7 +16,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
 use super::cm_agent::{Bound, EventChannel, Id};
-use super::places::Place;
 use super::state::{Source, State};
 use super::zoned_address::{ZonedAddress, is_link_local};
 use crate::message::{CmReply, CmRequest, Connect, IdEvent, IdEventKind, Posted, Reply};
@@ -77,11 +77,8 @@ impl State {
             CmRequest::CreateChannel => return Err(Errno::INVAL),
             CmRequest::CreateId { channel, space } => {
                 self.own_channel(client, channel)?;
-                self.allow(client, Place::Id).map_err(|_| Errno::NOMEM)?;
-                let owner = self.clients.get(client).ok_or(Errno::INVAL)?;
-                let user = owner.uid;
-                let guest = owner.guest;
-                let id = self.agent.create_id(Id { client, user, guest, channel, space, bound: None });
+                let user = self.clients.get(client).ok_or(Errno::INVAL)?.user.uid();
+                let id = self.agent.create_id(Id { client, user, channel, space, bound: None });
                 return id.map(CmReply::Id).ok_or(Errno::NOMEM);
             }
             CmRequest::Bind { id, address, reuses } => {
@@ -143,9 +140,10 @@ impl State {
     fn own_qpn(&self, client: u32, qpn: Qpn) -> Result<(), Errno> {
         let asking = self.clients.get(client).ok_or(Errno::INVAL)?;
         let holder = self.clients.of_range(qpn.range());
-        let is_own = !asking.guest
+        let uid = asking.user.uid();
+        let is_own = !asking.user.is_guest()
             || qpn == Qpn::new(0)
-            || holder.is_some_and(|(_, holder)| user::is_same(holder.uid, asking.uid));
+            || holder.is_some_and(|(_, holder)| user::is_same(holder.user.uid(), uid));
         is_own.then_some(()).ok_or(Errno::INVAL)
     }
 
@@ -157,11 +155,16 @@ impl State {
 
     /// Creates an event channel and sends one end of it to the program.
     fn create_channel(&mut self, client: u32) {
-        let allowed = self.allow(client, Place::EventChannel).and(self.allow(client, Place::Descriptor));
-        let allowed = allowed.map_err(|_| std::io::Error::from(Errno::MFILE));
-        let made = allowed.and_then(|()| PacketSocket::pair()).and_then(|(ours, theirs)| {
+        let claims = [Resource::EventChannel, Resource::Descriptor].map(|kind| self.claim(client, kind, 1));
+        let claimed = match claims {
+            [Ok(channel), Ok(descriptor)] => Ok(vec![channel, descriptor]),
+            _ => Err(std::io::Error::from(Errno::MFILE)),
+        };
+        let made = claimed.and_then(|claims| {
+            let (ours, theirs) = PacketSocket::pair()?;
             ours.wait_for_nothing()?;
-            let number = self.agent.add_channel(EventChannel::new(client, ours)).ok_or(Errno::MFILE)?;
+            let channel = EventChannel::new(client, ours, claims);
+            let number = self.agent.add_channel(channel).ok_or(Errno::MFILE)?;
             if let Some(channel) = self.agent.channel(number) {
                 // Edge-triggered: reported when the program reads after the socket was full, or closes it.
                 let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;

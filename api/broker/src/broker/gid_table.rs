@@ -1,6 +1,7 @@
 //! The addresses of the broker, which are the GID table of its programs. An address keeps its index. Its
 //! sockets are bound when they are needed.
 
+use remora_host::users::{Amounts, Resource};
 use remora_port::udp::SteeredBy;
 use std::net::SocketAddr;
 
@@ -44,7 +45,7 @@ impl State {
     /// Gives the broker all addresses of the network namespace from now on, if a program of its own user
     /// asks. A guest gets the addresses that the broker has.
     pub(super) fn have_every_address(&mut self, number: u32) {
-        let guest = self.clients.get(number).is_none_or(|client| client.guest);
+        let guest = self.clients.get(number).is_none_or(|client| client.user.is_guest());
         if !self.every_address && !guest {
             self.every_address = true;
             self.fill_gids(&Interfaces::now());
@@ -79,6 +80,7 @@ impl State {
         if let Err(error) = self.addresses[place].begin(steered) {
             return Err(self.refusal(&error));
         }
+        self.count_sockets(place);
         self.watch_from(place, 0).map_err(|errno| errno.to_string())
     }
 
@@ -90,7 +92,15 @@ impl State {
         if let Err(error) = group.complete() {
             return Err(self.refusal(&BrokerError::of_port(error)));
         }
+        self.count_sockets(place);
         self.watch_from(place, before).map_err(|errno| errno.to_string())
+    }
+
+    /// Counts the sockets of an address as descriptors of the broker's own user.
+    fn count_sockets(&mut self, place: usize) {
+        let address = &mut self.addresses[place];
+        let sockets = address.group.as_ref().map_or(0, |group| group.sockets().len() as u64 + 1);
+        address.claim = Some(self.users.user(self.uid).hold(Amounts::of(Resource::Descriptor, sockets)));
     }
 
     /// Returns the message about sockets that cannot be bound.

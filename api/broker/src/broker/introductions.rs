@@ -2,11 +2,11 @@
 //! then use without the broker.
 
 use remora_host::packet::PacketSocket;
+use remora_host::users::Resource;
 use remora_port::{shm, user};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::places::Place;
 use super::programs::Client;
 use super::state::{Source, State, watch};
 use crate::message::{MAX_PACKET, Reply, Request};
@@ -19,7 +19,7 @@ const TURN: usize = 32;
 impl State {
     /// Gives a program the socket for introductions. From now on other programs may be linked with it.
     pub(super) fn open_introductions(&mut self, number: u32) -> Result<(), String> {
-        self.allow(number, Place::Descriptor)?;
+        let claim = self.claim(number, Resource::Descriptor, 1)?;
         let refused = |error: io::Error| format!("the broker gives no socket for links: {error}");
         let client = self.clients.get(number).ok_or("the connection is gone")?;
         if client.range.is_none() || client.introductions.is_some() {
@@ -30,6 +30,7 @@ impl State {
         watch(&self.poll, &ours, Source::Introductions(number)).map_err(|errno| refused(errno.into()))?;
         if let Some(client) = self.clients.get_mut(number) {
             client.introductions = Some(ours);
+            client.claims.push(claim);
         }
         self.send(number, &Reply::Neighbours, &[theirs.as_fd()]);
         Ok(())
@@ -126,7 +127,7 @@ impl State {
 fn hand(client: &Client, range: u8, neighbour: &Client, end: OwnedFd) -> bool {
     let mut descriptors = vec![end.as_fd()];
     descriptors.extend(neighbour.process.as_ref().map(AsFd::as_fd));
-    let foreign = !user::is_same(client.uid, neighbour.uid);
+    let foreign = !user::is_same(client.user.uid(), neighbour.user.uid());
     let reply = Reply::Linked { range, foreign };
     let socket = client.introductions.as_ref();
     socket.is_some_and(|socket| socket.send(&reply.emit(), &descriptors).is_ok())

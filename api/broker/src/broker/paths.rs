@@ -1,9 +1,11 @@
 //! The trees of paths that the broker writes, and the files of its counters.
 
+use remora_host::users::{Claim, Resource};
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 
-use super::places::{Place, TREES};
+use super::bounds::TREES;
 use super::state::State;
 use crate::message::Reply;
 use crate::name;
@@ -20,11 +22,12 @@ impl State {
         for address in &addresses {
             self.have_address(number, *address)?;
         }
-        self.allow(number, Place::Tree)?;
+        let claim = self.tree_claim(number, &addresses)?;
         let known = self.trees.iter().position(|shown| shown.addresses == addresses);
         let place = known.map_or_else(|| self.write_tree(&addresses), Ok)?;
         if let Some(client) = self.clients.get_mut(number) {
             client.reads = Some(addresses);
+            client.tree_claim = Some(claim);
         }
         self.idle = None;
         let tree = &self.trees[place].tree;
@@ -33,6 +36,15 @@ impl State {
             tree.open().map_err(|error| format!("the device's paths cannot be handed out: {error}"))?;
         self.send(number, &Reply::Paths(folder), &[open.as_fd()]);
         Ok(())
+    }
+
+    /// Returns the claim of a tree that a program of this user reads already, or claims one.
+    fn tree_claim(&self, number: u32, addresses: &Vec<SocketAddr>) -> Result<Arc<Claim>, String> {
+        let uid = self.clients.get(number).ok_or("the connection is gone")?.user.uid();
+        let readers =
+            self.clients.of_user(uid).filter(|(_, client)| client.reads.as_ref() == Some(addresses));
+        let known = readers.filter_map(|(_, client)| client.tree_claim.clone()).next();
+        known.map_or_else(|| self.claim(number, Resource::Tree, 1).map(Arc::new), Ok)
     }
 
     /// Writes a tree and returns its place. At the limit, trees that no program reads are removed first.

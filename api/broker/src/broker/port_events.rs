@@ -2,13 +2,13 @@
 //! broker reports them to programs and shows them in the trees of paths.
 
 use remora_host::packet::PacketSocket;
+use remora_host::users::Resource;
 use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 
 use super::addresses::Address;
-use super::places::Place;
 use super::programs::{Client, PortSubscription};
 use super::state::State;
 use crate::PortState;
@@ -21,7 +21,7 @@ const UNREAD: usize = 8 << 10;
 impl State {
     /// Gives a program the socket for events of the port, and sends the port's present state.
     pub(super) fn open_port_events(&mut self, number: u32) -> Result<(), String> {
-        self.allow(number, Place::Descriptor)?;
+        let claim = self.claim(number, Resource::Descriptor, 1)?;
         let refused =
             |error: io::Error| format!("the broker gives no socket for events of the port: {error}");
         let client = self.clients.get(number).ok_or("the connection is gone")?;
@@ -35,6 +35,7 @@ impl State {
         ours.send(&Reply::Port(state.clone()).emit(), &[]).map_err(refused)?;
         if let Some(client) = self.clients.get_mut(number) {
             client.port_events = Some(PortSubscription { socket: ours, state });
+            client.claims.push(claim);
         }
         self.send(number, &Reply::PortEvents, &[theirs.as_fd()]);
         Ok(())

@@ -1,11 +1,13 @@
 //! The connections of a broker, their QPN ranges, and the counters of programs that have ended.
 
+use remora_host::acceptor::Arrival;
 use remora_host::packet::PacketSocket;
+use remora_host::users::{Claim, User};
 use remora_port::udp::{Handover, SharedPage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::sync::Arc;
 
 use crate::PROGRAMS;
 use crate::message::{PortState, ProgramFacts};
@@ -18,6 +20,7 @@ pub(super) struct Share {
     /// True if the program has the socket of its range. Otherwise the broker reads that socket for it.
     pub lent: bool,
     pub handover: Handover,
+    pub _claim: Claim,
 }
 
 /// A program's subscription to changes of the port.
@@ -35,18 +38,16 @@ pub(super) struct Client {
     /// A pidfd, readable when the process has ended.
     pub process: Option<OwnedFd>,
     pub pid: u32,
-    pub uid: u32,
-    /// True if the program's user is not the broker's.
-    pub guest: bool,
-    pub since: Instant,
-    /// True if the first message has arrived.
-    pub known: bool,
+    pub user: User,
     /// True if the connection is for the communication manager, and has no range.
     pub connects: bool,
     /// The addresses of the tree of paths that the program reads; empty for all of the broker. `None` if it
     /// reads no tree.
     pub reads: Option<Vec<SocketAddr>>,
+    /// The claim of the tree that the program reads, shared by the user's programs that read it.
+    pub tree_claim: Option<Arc<Claim>>,
     pub range: Option<u8>,
+    pub range_claim: Option<Claim>,
     /// True if the program's device has all addresses of the broker, whether or not it has a share of them.
     pub every_address: bool,
     pub shares: Vec<Share>,
@@ -62,9 +63,36 @@ pub(super) struct Client {
     /// The page of the program's first share, with the counters that it publishes.
     pub page: Option<SharedPage>,
     pub counters: usize,
+    /// Claims of the connection, and of its sockets for links and for events of the port.
+    pub claims: Vec<Claim>,
 }
 
 impl Client {
+    /// A connection that has sent its first message, and has nothing else yet.
+    pub(crate) fn new(arrival: Arrival, process: Option<OwnedFd>, claims: Vec<Claim>) -> Client {
+        let Arrival { socket, peer, user, .. } = arrival;
+        Client {
+            socket,
+            process,
+            pid: peer.pid,
+            user,
+            connects: false,
+            reads: None,
+            tree_claim: None,
+            range: None,
+            range_claim: None,
+            every_address: false,
+            shares: Vec::new(),
+            introductions: None,
+            links: BTreeSet::new(),
+            unlinked: BTreeMap::new(),
+            port_events: None,
+            page: None,
+            counters: 0,
+            claims,
+        }
+    }
+
     /// The program's share of this address.
     pub(crate) fn share(&self, address: usize) -> Option<&Share> {
         self.shares.iter().find(|share| share.address == address)
@@ -85,7 +113,7 @@ impl Client {
     fn facts(&self, range: u8) -> ProgramFacts {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
         let links = self.links.len() as u16;
-        ProgramFacts { range, pid: self.pid, uid: self.uid, links, name: printable(name.trim_end()) }
+        ProgramFacts { range, pid: self.pid, uid: self.user.uid(), links, name: printable(name.trim_end()) }
     }
 }
 
@@ -111,10 +139,6 @@ impl Clients {
             next: 0,
             dead: Vec::new(),
         }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.by_number.len()
     }
 
     /// The number of programs that have a range.
@@ -167,21 +191,6 @@ impl Clients {
         self.by_number.get(&number).map(|client| (number, client))
     }
 
-    /// The oldest connection that has not sent a first message.
-    pub(crate) fn silent(&self) -> Option<(u32, Instant)> {
-        Clients::oldest_silent(self.by_number.iter())
-    }
-
-    /// The oldest connection of a user that has not sent a first message.
-    pub(crate) fn silent_of(&self, uid: u32) -> Option<(u32, Instant)> {
-        Clients::oldest_silent(self.by_number.iter().filter(|(_, client)| client.uid == uid))
-    }
-
-    fn oldest_silent<'a>(clients: impl Iterator<Item = (&'a u32, &'a Client)>) -> Option<(u32, Instant)> {
-        let silent = clients.filter(|(_, client)| !client.known);
-        silent.map(|(number, client)| (*number, client.since)).min_by_key(|(_, since)| *since)
-    }
-
     /// Lends a range to a connection that has none. `None` if all ranges are taken.
     pub(crate) fn lend(&mut self, number: u32) -> Option<u8> {
         let client = self.by_number.get_mut(&number)?;
@@ -215,13 +224,13 @@ impl Clients {
     pub(crate) fn of_user(&self, uid: u32) -> impl Iterator<Item = (u32, &Client)> {
         self.by_number
             .iter()
-            .filter(move |(_, client)| client.uid == uid)
+            .filter(move |(_, client)| client.user.uid() == uid)
             .map(|(number, client)| (*number, client))
     }
 
     /// The users that have connections, in ascending order.
     pub(crate) fn users(&self) -> BTreeSet<u32> {
-        self.by_number.values().map(|client| client.uid).collect()
+        self.by_number.values().map(|client| client.user.uid()).collect()
     }
 
     /// The program that has range `first`, or the next higher range that is lent.
@@ -259,46 +268,13 @@ fn add(sums: &mut Vec<u64>, client: &Client) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_host::users::Users;
 
     fn client() -> Client {
         let (socket, _) = PacketSocket::pair().unwrap();
-        let since = Instant::now();
-        let pid = 1;
-        let uid = 2;
-        let guest = false;
-        let known = true;
-        let connects = false;
-        let reads = None;
-        let range = None;
-        let counters = 0;
-        let every_address = false;
-        let shares = Vec::new();
-        let page = None;
-        let process = None;
-        let introductions = None;
-        let port_events = None;
-        let links = BTreeSet::new();
-        let unlinked = BTreeMap::new();
-        Client {
-            socket,
-            process,
-            pid,
-            uid,
-            guest,
-            since,
-            known,
-            connects,
-            reads,
-            range,
-            every_address,
-            shares,
-            introductions,
-            links,
-            unlinked,
-            port_events,
-            page,
-            counters,
-        }
+        let peer = socket.peer().unwrap();
+        let user = Users::new(peer.uid, &[], Vec::new()).user(peer.uid);
+        Client::new(Arrival { socket, peer, user, message: Vec::new() }, None, Vec::new())
     }
 
     /// Regression: `remora doctor` printed the name of a guest's program with its escape sequences.

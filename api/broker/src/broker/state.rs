@@ -1,20 +1,22 @@
 //! The broker's thread: it waits for all descriptors at once, and never blocks on one program.
 
 use remora_host::Signal;
+use remora_host::acceptor::{Acceptor, Arrival};
 use remora_host::packet::{PacketSocket, PeerCredentials, own_uid};
+use remora_host::users::{Amounts, Claim, Resource, User, Users};
 use remora_port::udp::{SharedEndpoint, SteeredBy};
 use remora_port::user;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::addresses::Address;
+use super::bounds::{OF_CONNECTION, OF_SHARE, bounds};
 use super::cm_agent::CmAgent;
 use super::notices::Notices;
-use super::places::{CONNECTIONS, Place};
 use super::programs::{Client, Clients, Share};
 use super::{BrokerError, Options};
 use crate::interface::Interfaces;
@@ -27,12 +29,17 @@ const EVENTS: usize = 64;
 /// Packets of one descriptor that are processed before the others have their turn.
 const TURN: usize = 32;
 
+/// The refusal of a request that is malformed, or comes out of turn.
+const NONSENSE: &str = "a program's request makes no sense to the broker";
+
 /// The source of a descriptor's event.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Stop,
     /// The listener of the address at this place.
     Listener(usize),
+    /// First messages of connections.
+    Arrivals,
     Connection(u32),
     /// The process of this connection.
     Process(u32),
@@ -60,6 +67,7 @@ impl Source {
             Source::Events(number) => (6, 0, number),
             Source::Introductions(number) => (7, 0, number),
             Source::Notices => (8, 0, 0),
+            Source::Arrivals => (9, 0, 0),
         };
         EventData::new_u64(kind << 48 | (address as u64 & 0xffff) << 32 | u64::from(number))
     }
@@ -77,6 +85,7 @@ impl Source {
             6 => Source::Events(number),
             7 => Source::Introductions(number),
             8 => Source::Notices,
+            9 => Source::Arrivals,
             _ => Source::Stop,
         }
     }
@@ -85,7 +94,9 @@ impl Source {
 /// The state of a broker, which its thread owns.
 pub(super) struct State {
     pub(super) options: Options,
-    uid: u32,
+    pub(super) uid: u32,
+    pub(super) users: Arc<Users>,
+    acceptor: Acceptor,
     pub(super) poll: OwnedFd,
     stop: Arc<Signal<()>>,
     /// The kernel's notices about interfaces and addresses, if the kernel provides them.
@@ -93,7 +104,7 @@ pub(super) struct State {
     pub(super) addresses: Vec<Address>,
     pub(super) clients: Clients,
     /// Ranges that were given back while a process kept their sockets.
-    withheld: Vec<u8>,
+    withheld: Vec<(u8, Option<Claim>)>,
     /// True if the present request fails because of a limit of the broker's process.
     lacking: bool,
     /// True if the broker is to end.
@@ -120,9 +131,14 @@ impl State {
     ) -> Result<State, BrokerError> {
         let system = |resource| move |error: rustix::io::Errno| BrokerError::System(resource, error.into());
         let poll = epoll::create(CreateFlags::CLOEXEC).map_err(system("descriptor"))?;
+        let uid = own_uid();
+        let users = Users::new(uid, &options.allow, bounds());
+        let acceptor = Acceptor::new(options.patience);
         let mut state = State {
             options: options.clone(),
-            uid: own_uid(),
+            uid,
+            users: Arc::clone(&users),
+            acceptor: acceptor.map_err(|error| BrokerError::System("descriptor", error))?,
             poll,
             stop,
             notices: Notices::open(),
@@ -132,7 +148,7 @@ impl State {
             lacking: false,
             over: false,
             tally: Tally::default(),
-            agent: CmAgent::new(),
+            agent: CmAgent::new(users),
             every_address: false,
             trees: Vec::new(),
             deaf: BTreeSet::new(),
@@ -140,6 +156,7 @@ impl State {
             idle: Some(Instant::now()),
         };
         watch(&state.poll, &state.stop.as_fd(), Source::Stop).map_err(system("descriptor"))?;
+        watch(&state.poll, &state.acceptor, Source::Arrivals).map_err(system("descriptor"))?;
         if let Some(notices) = &state.notices {
             watch(&state.poll, notices, Source::Notices).map_err(system("descriptor"))?;
         }
@@ -171,6 +188,7 @@ impl State {
                 match Source::of(data) {
                     Source::Stop => return,
                     Source::Listener(address) => self.accept(address),
+                    Source::Arrivals => self.begin_arrivals(),
                     Source::Connection(number) => self.answer(number),
                     Source::Process(number) => self.hang_up(number),
                     Source::Channel(address, number) => self.take_strays(address, number),
@@ -192,18 +210,9 @@ impl State {
     fn wait(&mut self) -> Option<Option<Duration>> {
         self.expire_cm();
         self.hang_up_on_the_deaf();
+        // Closes connections that have been silent for too long.
+        self.begin_arrivals();
         let now = Instant::now();
-        let patience = self.options.patience;
-        let mut first_word = None;
-        while let Some((number, since)) = self.clients.silent() {
-            let left = patience.saturating_sub(now.duration_since(since));
-            if !left.is_zero() {
-                first_word = Some(left);
-                break;
-            }
-            self.tally.dropped += 1;
-            self.hang_up(number);
-        }
         let end = match (self.idle, self.options.linger) {
             (Some(since), Some(linger)) => Some(linger.saturating_sub(now.duration_since(since))),
             _ => None,
@@ -212,78 +221,63 @@ impl State {
             return None;
         }
         // One millisecond more, so that the kernel does not wake the thread too early.
-        let wait = [first_word, end, self.agent.rest()].into_iter().flatten().min();
+        let wait = [self.acceptor.rest(), end, self.agent.rest()].into_iter().flatten().min();
         Some(wait.map(|wait| wait + Duration::from_millis(1)))
     }
 
     fn accept(&mut self, address: usize) {
-        for _ in 0..TURN {
-            match self.addresses[address].listener.accept() {
-                Ok(Some(socket)) => self.admit(socket),
-                Ok(None) => return,
-                Err(error) => {
-                    // Most likely there are no descriptors left. The connection waits in the listener, and
-                    // the pause is short for all others.
-                    tracing::warn!("a program waits for the broker: {error}");
-                    std::thread::sleep(Duration::from_millis(10));
-                    return;
-                }
+        let State { acceptor, addresses, options, users, uid, .. } = self;
+        let admit = |peer: &PeerCredentials| {
+            if options.alone && !peer.is_this_process() {
+                return Err(format!(
+                    "the program with number {} has the address alone (REMORA_ALONE): end it, or run both without",
+                    std::process::id()
+                ));
             }
+            users.admit(peer).ok_or_else(|| not_admitted(*uid, peer.uid))
+        };
+        if let Err(error) = acceptor.accept(&addresses[address].listener, admit) {
+            // Most likely there are no descriptors left. The connection waits in the listener, and the pause
+            // is short for all others.
+            tracing::warn!("a program waits for the broker: {error}");
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// Admits a connection, or refuses it.
-    fn admit(&mut self, socket: PacketSocket) {
-        if socket.wait_for_nothing().is_err() {
+    /// Claims places for a program. Descriptors of the broker's own user are counted and not limited: the
+    /// system refuses them.
+    ///
+    /// # Errors
+    /// A line with the user's places and the remedy, if the user has its share.
+    pub(super) fn claim(&self, number: u32, kind: Resource, amount: u64) -> Result<Claim, String> {
+        let user = &self.clients.get(number).ok_or("the connection is gone")?.user;
+        claim(user, kind, amount)
+    }
+
+    /// Begins to serve connections whose first messages have arrived.
+    fn begin_arrivals(&mut self) {
+        for _ in 0..TURN {
+            let Some(arrival) = self.acceptor.next_arrival() else { return };
+            self.welcome(arrival);
+        }
+    }
+
+    /// Adds a connection and answers its first request, or refuses it.
+    fn welcome(&mut self, arrival: Arrival) {
+        let Some(request) = Request::parse(&arrival.message).filter(Request::is_first) else {
+            return self.refuse(&arrival.socket, NONSENSE.to_owned());
+        };
+        let parts = [(Resource::Connection, 1), (Resource::Descriptor, OF_CONNECTION)];
+        let claims = parts.map(|(kind, amount)| claim(&arrival.user, kind, amount));
+        let claims = match claims.into_iter().collect::<Result<_, _>>() {
+            Ok(claims) => claims,
+            Err(words) => return self.refuse(&arrival.socket, words),
+        };
+        if arrival.socket.wait_for_nothing().is_err() {
             return;
         }
-        if self.clients.len() >= CONNECTIONS
-            && let Some((oldest, _)) = self.clients.silent()
-        {
-            self.tally.dropped += 1;
-            self.hang_up(oldest);
-        }
-        let peer = socket.peer();
-        let own = self.options.alone && !peer.as_ref().is_ok_and(PeerCredentials::is_this_process);
-        let refusal = match &peer {
-            Ok(_) if own => Some(format!(
-                "the program with number {} has the address alone (REMORA_ALONE): end it, or run both without",
-                std::process::id()
-            )),
-            Ok(peer) if !peer.is_trusted(&self.options.allow) => Some(self.not_admitted(peer.uid)),
-            Ok(peer) if !is_own(peer) => self.make_way_for(peer.uid).err(),
-            Ok(_) if self.clients.len() >= CONNECTIONS => {
-                Some(format!("{CONNECTIONS} connections to the broker are open: end a program"))
-            }
-            Ok(_) => None,
-            Err(error) => Some(error.to_string()),
-        };
-        if let Some(words) = refusal {
-            return self.refuse(&socket, words);
-        }
-        let Ok(peer) = peer else { return };
-        let process = socket.peer_process(self.options.found).ok();
-        let client = Client {
-            socket,
-            process,
-            pid: peer.pid,
-            uid: peer.uid,
-            guest: !is_own(&peer),
-            since: Instant::now(),
-            known: false,
-            connects: false,
-            reads: None,
-            range: None,
-            every_address: false,
-            shares: Vec::new(),
-            introductions: None,
-            links: BTreeSet::new(),
-            unlinked: BTreeMap::new(),
-            port_events: None,
-            page: None,
-            counters: 0,
-        };
-        let number = self.clients.add(client);
+        let process = arrival.socket.peer_process(self.options.found).ok();
+        let number = self.clients.add(Client::new(arrival, process, claims));
         let Some(client) = self.clients.get(number) else { return };
         let watched = watch(&self.poll, &client.socket, Source::Connection(number)).and_then(|()| {
             client
@@ -291,32 +285,9 @@ impl State {
                 .as_ref()
                 .map_or(Ok(()), |process| watch(&self.poll, process, Source::Process(number)))
         });
-        if watched.is_err() {
-            self.hang_up(number);
-        }
-    }
-
-    /// Lets a guest's new connection replace its user's oldest connection that has not sent a first message.
-    fn make_way_for(&mut self, uid: u32) -> Result<(), String> {
-        if self.allow_user(uid, Place::Connection).is_err()
-            && let Some((oldest, _)) = self.clients.silent_of(uid)
-        {
-            self.tally.dropped += 1;
-            self.hang_up(oldest);
-        }
-        self.allow_user(uid, Place::Connection)
-    }
-
-    fn not_admitted(&self, uid: u32) -> String {
-        let begin = format!("the broker of this address belongs to user {} and does not admit", self.uid);
-        match user::is_mapped(uid) {
-            true => format!(
-                "{begin} user {uid}: start it with `remora broker --allow-uid {uid}`, or choose another address"
-            ),
-            false => format!(
-                "{begin} {}: run both in one user namespace, or choose another address",
-                user::name(uid)
-            ),
+        match watched {
+            Ok(()) => self.respond(number, request, true),
+            Err(_) => self.hang_up(number),
         }
     }
 
@@ -337,16 +308,17 @@ impl State {
             Ok(packet) if packet.len > 0 => None,
             _ => return self.hang_up(number),
         };
-        let first = !client.known;
         let connects = client.connects;
-        let fits =
-            |request: &Request| request.is_first() == first && connects == matches!(request, Request::Cm(_));
-        let Some(request) = request.filter(fits) else {
-            return self.send_away(number, "a program's request makes no sense to the broker".to_owned());
-        };
-        if let Some(client) = self.clients.get_mut(number) {
-            client.known = true;
+        let fits = |request: &Request| !request.is_first() && connects == matches!(request, Request::Cm(_));
+        match request.filter(fits) {
+            Some(request) => self.respond(number, request, false),
+            None => self.send_away(number, NONSENSE.to_owned()),
         }
+    }
+
+    /// Executes a request and sends the reply. `first` is true for the first request of a connection, which
+    /// ends with it if it is refused.
+    fn respond(&mut self, number: u32, request: Request, first: bool) {
         self.lacking = false;
         match self.reply(number, request) {
             Ok(Some(reply)) => self.send(number, &reply, &[]),
@@ -444,7 +416,11 @@ impl State {
             relays: groups.clone().any(|group| group.steered() == SteeredBy::Reader) && !self.options.alone,
             alone: self.options.alone,
             programs: self.clients.programs() as u16,
-            tally: self.tally,
+            tally: Tally {
+                refused: self.tally.refused + self.acceptor.refused(),
+                dropped: self.tally.dropped + self.acceptor.dropped(),
+                ..self.tally
+            },
         }
     }
 
@@ -457,11 +433,9 @@ impl State {
         }
         self.complete(place)?;
         self.look_at_withheld();
-        self.allow(number, Place::Descriptor)?;
+        let descriptors = self.claim(number, Resource::Descriptor, OF_SHARE)?;
         let fresh = client_range(&self.clients, number).is_none();
-        if fresh {
-            self.allow(number, Place::Range)?;
-        }
+        let range_claim = if fresh { Some(self.claim(number, Resource::Range, 1)?) } else { None };
         let range = match client_range(&self.clients, number) {
             Some(range) if !self.is_fit(range) => {
                 return Err(format!(
@@ -481,15 +455,18 @@ impl State {
         self.idle = None;
         if fresh {
             self.tally.lent += 1;
+            if let Some(client) = self.clients.get_mut(number) {
+                client.range_claim = range_claim;
+            }
         }
-        self.hand_out(number, place, range)
+        self.hand_out(number, place, range, descriptors)
             .map_err(|error| self.lack(&format!("lending a QPN range failed: {error}")))
     }
 
     /// Returns the place of an address, which is added if it is new. A guest can only use addresses that the
     /// broker has.
     pub(super) fn have_address(&mut self, number: u32, local: SocketAddr) -> Result<usize, String> {
-        let guest = self.clients.get(number).is_none_or(|client| client.guest);
+        let guest = self.clients.get(number).is_none_or(|client| client.user.is_guest());
         match self.addresses.iter().position(|address| address.local == local) {
             Some(place) => Ok(place),
             None if guest => Err(format!(
@@ -515,9 +492,9 @@ impl State {
     /// Sends the descriptors of a share to its program. A program of the broker's own user gets the socket of
     /// its range. The socket belongs to that user: it cannot be taken back, and its holder can change it. For
     /// guests the broker therefore reads the socket itself.
-    fn hand_out(&mut self, number: u32, place: usize, range: u8) -> std::io::Result<()> {
+    fn hand_out(&mut self, number: u32, place: usize, range: u8, claim: Claim) -> std::io::Result<()> {
         let none = || std::io::Error::from(std::io::ErrorKind::NotConnected);
-        let guest = self.clients.get(number).ok_or_else(none)?.guest;
+        let guest = self.clients.get(number).ok_or_else(none)?.user.is_guest();
         self.drain(place, range);
         let local = self.addresses[place].local;
         let group = self.addresses[place].group.as_mut().ok_or_else(none)?;
@@ -539,7 +516,7 @@ impl State {
         }
         let client = self.clients.get_mut(number).ok_or_else(none)?;
         client.page.get_or_insert_with(|| handover.page().clone());
-        client.shares.push(Share { address: place, lent, handover });
+        client.shares.push(Share { address: place, lent, handover, _claim: claim });
         let descriptors = share.descriptors().ok_or_else(none)?;
         self.send(number, &Reply::Lent { range, address: local }, &descriptors);
         self.tell_of_port(number);
@@ -607,21 +584,16 @@ impl State {
 
     /// Frees withheld ranges whose earlier borrowers have closed their sockets.
     fn look_at_withheld(&mut self) {
-        for range in std::mem::take(&mut self.withheld) {
-            self.give_back(range);
+        for (range, claim) in std::mem::take(&mut self.withheld) {
+            self.give_back(range, claim);
         }
     }
 
-    /// The number of ranges that no program has and that cannot be lent.
-    pub(super) fn withheld(&self) -> usize {
-        self.withheld.len()
-    }
-
-    fn give_back(&mut self, range: u8) {
+    fn give_back(&mut self, range: u8, claim: Option<Claim>) {
         if self.is_fit(range) {
             self.clients.give_back(range);
         } else {
-            self.withheld.push(range);
+            self.withheld.push((range, claim));
         }
     }
 
@@ -635,7 +607,7 @@ impl State {
 
     /// Ends a connection, and takes back its range or its ids.
     pub(super) fn hang_up(&mut self, number: u32) {
-        let Some(client) = self.clients.remove(number) else { return };
+        let Some(mut client) = self.clients.remove(number) else { return };
         client.socket.hang_up();
         if client.connects {
             self.end_cm_of(number);
@@ -645,7 +617,7 @@ impl State {
             for share in &client.shares {
                 self.take_socket(share, range);
             }
-            self.give_back(range);
+            self.give_back(range, client.range_claim.take());
         }
         let borrowed = client.range.is_some() || client.stays();
         if borrowed && self.clients.programs() == 0 && !self.clients.any_stays() {
@@ -654,9 +626,25 @@ impl State {
     }
 }
 
-/// Returns whether a program's user is the broker's.
-fn is_own(peer: &PeerCredentials) -> bool {
-    peer.is_this_process() || user::is_own(peer.uid)
+/// The refusal of a process whose user `uid` a broker of user `own` does not admit.
+fn not_admitted(own: u32, uid: u32) -> String {
+    let begin = format!("the broker of this address belongs to user {own} and does not admit");
+    match user::is_mapped(uid) {
+        true => format!(
+            "{begin} user {uid}: start it with `remora broker --allow-uid {uid}`, or choose another address"
+        ),
+        false => {
+            format!("{begin} {}: run both in one user namespace, or choose another address", user::name(uid))
+        }
+    }
+}
+
+fn claim(user: &User, kind: Resource, amount: u64) -> Result<Claim, String> {
+    let amounts = Amounts::of(kind, amount);
+    match kind {
+        Resource::Descriptor if !user.is_guest() => Ok(user.hold(amounts)),
+        _ => user.claim(amounts),
+    }
 }
 
 fn client_range(clients: &Clients, number: u32) -> Option<u8> {
@@ -684,6 +672,7 @@ mod tests {
             Source::Events(u32::MAX),
             Source::Introductions(8),
             Source::Notices,
+            Source::Arrivals,
         ] {
             assert_eq!(Source::of(source.data()), source);
         }

@@ -55,7 +55,7 @@ impl State {
             match share.handover.take(&mut self.buffer) {
                 // A guest reads no socket, so it cannot have received frames for others. Accepting them would
                 // let it forge frames of any host.
-                Ok(Some(_)) if client.guest => {
+                Ok(Some(_)) if client.user.is_guest() => {
                     self.tally.dropped += 1;
                     return self.hang_up(number);
                 }

@@ -1,5 +1,6 @@
 //! The users of a broker: what each has, and ending their programs.
 
+use remora_host::users::Resource;
 use remora_port::user;
 
 use super::state::State;
@@ -9,21 +10,22 @@ impl State {
     /// The places of user `first_uid`, or of the next higher user that has connections.
     pub(super) fn user_facts(&self, first_uid: u32) -> Option<UserFacts> {
         let uid = self.clients.users().range(first_uid..).next().copied()?;
-        let clients = || self.clients.of_user(uid).map(|(_, client)| client);
+        let held = self.users.held(uid);
+        let count = |kind| held.get(kind) as u32;
         Some(UserFacts {
             uid,
-            guest: clients().any(|client| client.guest),
-            connections: clients().count() as u32,
-            ranges: clients().filter(|client| client.range.is_some()).count() as u32,
-            ids: self.agent.ids_of_user(uid) as u32,
-            channels: self.channels_of(uid) as u32,
+            guest: self.users.user(uid).is_guest(),
+            connections: count(Resource::Connection),
+            ranges: count(Resource::Range),
+            ids: count(Resource::CmId),
+            channels: count(Resource::EventChannel),
         })
     }
 
     /// Ends all connections of a user at the request of the broker's owner, and no longer admits that user.
     pub(super) fn end_user(&mut self, asking: u32, uid: u32) -> Result<u32, String> {
         self.must_own(asking)?;
-        self.options.allow.retain(|allowed| *allowed != uid);
+        self.users.refuse(uid);
         let numbers: Vec<u32> =
             self.clients.of_user(uid).map(|(number, _)| number).filter(|number| *number != asking).collect();
         numbers.iter().for_each(|number| self.hang_up(*number));
@@ -36,7 +38,7 @@ impl State {
         self.must_own(asking)?;
         let (number, client) =
             self.clients.of_range(range).ok_or_else(|| format!("no program has QPN range {range}"))?;
-        let uid = client.uid;
+        let uid = client.user.uid();
         let pid = client.pid;
         let is_its = |other: u32, its: u32| other == number || pid != 0 && its == pid;
         let of_user = self.clients.of_user(uid);
@@ -51,12 +53,13 @@ impl State {
     /// Refuses a request that only the broker's own user and root may make.
     fn must_own(&self, asking: u32) -> Result<(), String> {
         let client = self.clients.get(asking).ok_or("the connection is gone")?;
-        if !client.guest || user::is_trusted(client.uid, &[]) {
+        let uid = client.user.uid();
+        if !client.user.is_guest() || user::is_trusted(uid, &[]) {
             return Ok(());
         }
         Err(format!(
             "{} may not end programs of this broker: only its own user and root may",
-            user::name(client.uid)
+            user::name(uid)
         ))
     }
 }

@@ -1,10 +1,12 @@
 //! The daemon: admitting programs, serving their requests, and ending their tenants.
 
-use remora_host::packet::{PacketListener, PacketSocket};
-use remora_host::{Adapter, OpenError, Signal, metrics::Family, wait_either};
+use remora_host::acceptor::{Acceptor, Arrival};
+use remora_host::packet::{FoundBy, PacketListener, PacketSocket, PeerCredentials};
+use remora_host::{Adapter, OpenError, Signal, metrics::Family, wait_any, wait_either, wait_readable};
 use remora_memory::ForkMark;
 use remora_port::user;
 use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,10 +22,12 @@ use super::users::{Amounts, Claim, Resource, User, Users, bounds};
 use crate::rma::RmaOptions;
 use crate::{Context, Device, PortFacts};
 
-/// Time limit for a new program to send its first message and to receive the reply.
+/// Time limit for a new program to send its first message, and for every program to receive a reply.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Time to wait until another program with the same name has ended, for instance one that was just killed.
 const HANDOVER: Duration = Duration::from_secs(2);
+/// The longest sleep of the thread that accepts connections.
+const IDLE: Duration = Duration::from_secs(3600);
 /// The user that may list and end the tenants of every daemon.
 const ROOT: u32 = 0;
 
@@ -52,8 +56,6 @@ struct Register {
     passing: BTreeMap<u64, (u32, Shared)>,
     sockets: BTreeMap<u64, PacketSocket>,
     threads: BTreeMap<u64, JoinHandle<()>>,
-    /// Connections that have not sent a first message, with their users.
-    silent: BTreeMap<u64, u32>,
 }
 
 struct DaemonState {
@@ -123,10 +125,11 @@ impl Daemon {
             refused: AtomicU64::new(0),
         });
         let accepting = Arc::clone(&state);
-        let acceptor = std::thread::Builder::new()
+        let mut acceptor = Acceptor::new(PATIENCE)?;
+        let thread = std::thread::Builder::new()
             .name("remora-nicd".to_owned())
-            .spawn(move || accept_all(&accepting, &listener))?;
-        Ok(Daemon { state, acceptor: Some(acceptor), fork: ForkMark::get() })
+            .spawn(move || accepting.accept_all(&listener, &mut acceptor))?;
+        Ok(Daemon { state, acceptor: Some(thread), fork: ForkMark::get() })
     }
 
     /// The kind, address and path MTU of the daemon's port.
@@ -205,97 +208,56 @@ fn lock(tenant: &Shared) -> MutexGuard<'_, Tenant> {
     tenant.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn accept_all(state: &Arc<DaemonState>, listener: &PacketListener) {
-    let mut serial = 0;
-    while !state.stopped.load(Ordering::Acquire) {
-        if wait_either(listener, &state.stop).is_err() {
-            continue;
-        }
-        match listener.accept() {
-            Ok(Some(socket)) => {
-                serial += 1;
-                state.admit(serial, socket);
-            }
-            Ok(None) => {}
-            // Most likely there are no descriptors left, and trying without a pause would not free any.
-            Err(_) => std::thread::sleep(Duration::from_millis(10)),
-        }
-    }
-}
-
 impl DaemonState {
     fn register(&self) -> MutexGuard<'_, Register> {
         self.register.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Claims a place for one more connection of a user. At the limit, hangs up on the user's oldest
-    /// connection that has sent no first message, and takes its place.
-    fn greeting(&self, user: &User) -> Result<Claim, String> {
-        let one = || user.claim(Amounts::of(Resource::Greeting, 1));
-        one().or_else(|words| {
-            let mut register = self.register();
-            let oldest =
-                register.silent.iter().find(|(_, owner)| **owner == user.uid()).map(|(serial, _)| *serial);
-            let oldest = oldest.ok_or(words)?;
-            register.silent.remove(&oldest);
-            if let Some(socket) = register.sockets.get(&oldest) {
-                socket.hang_up();
-            }
-            let thread = register.threads.remove(&oldest);
-            drop(register);
-            if let Some(thread) = thread {
-                let _ = thread.join();
-            }
-            one()
-        })
-    }
-
-    /// Returns the user and the claim of an admitted connection, or the text of the refusal.
-    fn take(&self, socket: &PacketSocket) -> Result<(User, Claim), String> {
-        let peer = socket.peer().map_err(|error| error.to_string())?;
-        let user = self.users.admit(&peer).ok_or_else(|| not_admitted(peer.uid))?;
-        let greeting = self.greeting(&user)?;
-        Ok((user, greeting))
-    }
-
-    /// Admits a program that has connected, or refuses it.
-    fn admit(self: &Arc<Self>, serial: u64, socket: PacketSocket) {
-        let taken = self.take(&socket);
-        // A program that reads nothing must not block the daemon.
-        let _ = socket.set_patience(Some(PATIENCE), Some(PATIENCE));
-        let (user, greeting) = match taken {
-            Ok(taken) => taken,
-            Err(words) => return self.refuse(&socket, words),
-        };
-        let mut register = self.register();
-        register.threads.retain(|_, thread| !thread.is_finished());
-        let Ok(handle) = socket.try_clone() else { return };
-        register.sockets.insert(serial, handle);
-        register.silent.insert(serial, user.uid());
-        let state = Arc::clone(self);
-        let spawned = std::thread::Builder::new().name("remora-attach".to_owned()).spawn(move || {
-            state.serve(serial, &socket, &user, greeting);
-            let mut register = state.register();
-            register.sockets.remove(&serial);
-            register.silent.remove(&serial);
-        });
-        match spawned {
-            Ok(thread) => drop(register.threads.insert(serial, thread)),
-            Err(_) => {
-                register.sockets.remove(&serial);
-                register.silent.remove(&serial);
+    fn accept_all(self: &Arc<Self>, listener: &PacketListener, acceptor: &mut Acceptor) {
+        let admit = |peer: &PeerCredentials| self.users.admit(peer).ok_or_else(|| not_admitted(peer.uid));
+        let mut serial = 0;
+        while !self.stopped.load(Ordering::Acquire) {
+            let rest = acceptor.rest().unwrap_or(IDLE);
+            // Most likely there are no descriptors left, and trying without a pause would not free any.
+            let pause = |_| std::thread::sleep(Duration::from_millis(10));
+            let _ = wait_any(&[listener.as_fd(), acceptor.as_fd(), self.stop.as_fd()], rest);
+            let refused = acceptor.refused();
+            acceptor.accept(listener, admit).unwrap_or_else(pause);
+            self.refused.fetch_add(acceptor.refused() - refused, Ordering::Relaxed);
+            while let Some(arrival) = acceptor.next_arrival() {
+                serial += 1;
+                self.begin(serial, arrival);
             }
         }
     }
 
+    /// Starts the thread that serves a program.
+    fn begin(self: &Arc<Self>, serial: u64, arrival: Arrival) {
+        let mut register = self.register();
+        register.threads.retain(|_, thread| !thread.is_finished());
+        let Ok(handle) = arrival.socket.try_clone() else { return };
+        // A program that reads nothing must not block the daemon.
+        if handle.set_patience(Some(PATIENCE), None).is_err() {
+            return;
+        }
+        register.sockets.insert(serial, handle);
+        let state = Arc::clone(self);
+        let spawned = std::thread::Builder::new().name("remora-attach".to_owned()).spawn(move || {
+            state.serve(serial, &arrival);
+            state.register().sockets.remove(&serial);
+        });
+        match spawned {
+            Ok(thread) => drop(register.threads.insert(serial, thread)),
+            Err(_) => drop(register.sockets.remove(&serial)),
+        }
+    }
+
     /// Serves one program from its first message until it has gone.
-    fn serve(&self, serial: u64, socket: &PacketSocket, user: &User, greeting: Claim) {
+    fn serve(&self, serial: u64, arrival: &Arrival) {
+        let Arrival { socket, user, message, .. } = arrival;
         let Ok(program) = Program::at(socket) else { return };
-        let request = first_word(socket);
-        self.register().silent.remove(&serial);
-        drop(greeting);
         let uid = user.uid();
-        let request = match request {
+        let request = match Request::parse(message).ok_or_else(nonsense) {
             Ok(Request::List { version }) => return self.list(socket, uid, version),
             Ok(Request::End { version, uid: owner, name }) => {
                 let done = right_version(version).and_then(|()| self.end(uid, (owner, name)));
@@ -317,8 +279,10 @@ impl DaemonState {
             self.register().passing.insert(serial, (uid, Arc::clone(&tenant)));
         }
         let welcome = lock(&tenant).welcome(program);
-        if answer(socket, welcome) && socket.set_patience(Some(PATIENCE), None).is_ok() {
-            while self.serve_request(socket, &tenant) {}
+        if answer(socket, welcome) {
+            // The socket alone does not show the end of a process whose child holds it open.
+            let process = socket.peer_process(FoundBy::default()).ok();
+            while has_packet(socket, process.as_ref()) && self.serve_request(socket, &tenant) {}
         }
         self.part(serial, name, &tenant);
     }
@@ -503,10 +467,14 @@ fn nonsense() -> String {
     "this is no request to a NIC daemon".to_owned()
 }
 
-fn first_word(socket: &PacketSocket) -> Result<Request, String> {
-    let mut buffer = [0; MAX_PACKET];
-    let packet = socket.receive(&mut buffer).map_err(|error| error.to_string())?;
-    Request::parse(&buffer[..packet.len]).filter(|_| !packet.cut).ok_or_else(nonsense)
+/// Waits for the next packet of a program. Returns false if none is left of a process that has ended, as
+/// `process` shows.
+fn has_packet(socket: &PacketSocket, process: Option<&OwnedFd>) -> bool {
+    let Some(process) = process else { return true };
+    let _ = wait_either(socket, process);
+    let now = Some(Duration::ZERO);
+    let is_readable = |descriptor| wait_readable(descriptor, now).unwrap_or(false);
+    is_readable(socket.as_fd()) || !is_readable(process.as_fd())
 }
 
 fn answer(socket: &PacketSocket, answer: ReplyResult) -> bool {

@@ -34,6 +34,41 @@ fn a_killed_program_of_the_daemon_is_known_to_be_gone() {
     until_gone(&pair);
 }
 
+/// The entry point of a program whose child keeps its socket.
+#[allow(unsafe_code, reason = "fork(2)")]
+pub(crate) fn fork(nic: &str) {
+    let context = super::open(nic);
+    // SAFETY: the child makes system calls only, until it is killed.
+    match unsafe { libc::fork() } {
+        0 => loop {
+            // SAFETY: a system call without arguments.
+            unsafe { libc::pause() };
+        },
+        child => println!("says {child}"),
+    }
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    drop(context);
+}
+
+/// Regression: a program that was killed stayed attached to the daemon while a child that it had forked held
+/// its socket open.
+#[test]
+fn a_child_that_keeps_the_socket_does_not_hide_its_parents_death() {
+    let lender = Lender::start("shm", "forked");
+    let mut program = Program::start(&["fork", lender.nic()]);
+    let child = program.first_line.parse().unwrap();
+    let attached = || nicd::tenants(lender.path.as_ref()).unwrap().len();
+    assert_eq!(attached(), 1);
+    program.kill();
+    let began = Instant::now();
+    while attached() > 0 {
+        assert!(began.elapsed() < LONG, "the program that was killed is attached still");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let child = rustix::process::Pid::from_raw(child).unwrap();
+    rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
+}
+
 #[test]
 fn the_end_of_a_lent_queue_pair_is_told_both_ways() {
     let lender = Lender::start("shm", "hang-up");

@@ -168,6 +168,7 @@ fn other_process() {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
         }
         ["chains", nic] => chains::serve(nic),
+        ["fork", nic] => departures::fork(nic),
         ["kernels", nic] => kernels::serve(nic),
         ["rma-daemon", path] => rma::lend(Path::new(path)),
         ["rma", nic, slots] => rma::program(nic, slots.parse().unwrap()),

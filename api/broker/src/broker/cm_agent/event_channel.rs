@@ -1,6 +1,7 @@
 //! The broker's end of an event channel: a socket, and the events that do not fit into it yet.
 
 use remora_host::packet::PacketSocket;
+use remora_host::users::Claim;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,12 +20,14 @@ pub(crate) struct EventChannel {
     pub client: u32,
     socket: PacketSocket,
     waiting: VecDeque<Vec<u8>>,
+    _claims: Vec<Claim>,
 }
 
 impl EventChannel {
-    /// Creates the broker's end of a channel. The socket must be non-blocking.
-    pub(crate) fn new(client: u32, socket: PacketSocket) -> EventChannel {
-        EventChannel { client, socket, waiting: VecDeque::new() }
+    /// Creates the broker's end of a channel, with the claims of the channel and its descriptor. The socket
+    /// must be non-blocking.
+    pub(crate) fn new(client: u32, socket: PacketSocket, claims: Vec<Claim>) -> EventChannel {
+        EventChannel { client, socket, waiting: VecDeque::new(), _claims: claims }
     }
 
     /// Sends an event, or keeps it until there is space.
@@ -77,7 +80,7 @@ mod tests {
     fn events_beyond_the_sockets_space_wait_in_order_and_no_more_than_may() {
         let (ours, theirs) = PacketSocket::pair().unwrap();
         ours.wait_for_nothing().unwrap();
-        let mut channel = EventChannel::new(1, ours);
+        let mut channel = EventChannel::new(1, ours, Vec::new());
         let mut put = 0_u32;
         while channel.put(put.to_le_bytes().repeat(64)).is_ok() {
             put += 1;
@@ -101,7 +104,7 @@ mod tests {
     fn waiting_events_of_one_id_leave_and_the_others_keep_their_order() {
         let (ours, _theirs) = PacketSocket::pair().unwrap();
         ours.wait_for_nothing().unwrap();
-        let mut channel = EventChannel::new(1, ours);
+        let mut channel = EventChannel::new(1, ours, Vec::new());
         let event = |id: u64, number: u8| [&[3][..], &id.to_le_bytes(), &[number; 200]].concat();
         while channel.waiting.is_empty() {
             channel.put(event(9, 0)).unwrap();
