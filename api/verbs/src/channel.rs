@@ -2,7 +2,7 @@
 //! completion.
 
 use remora_host::{Channel, Signal, wait_readable};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.daemon.release(&Request::DestroyChannel(self.number));
+        self.daemon.release_by(&Request::DestroyChannel(self.number));
     }
 }
 
@@ -51,11 +51,6 @@ impl CompletionChannel {
             channel: Channel::Here(Arc::new(signal)),
             lent: None,
         })
-    }
-
-    /// Creates a channel whose other end is in another process: the daemon uses it to report to a program.
-    pub(crate) fn to(context: &Context, socket: OwnedFd) -> CompletionChannel {
-        CompletionChannel { context: context.clone(), channel: Channel::There(Arc::new(socket)), lent: None }
     }
 
     /// The channel's number at the daemon.

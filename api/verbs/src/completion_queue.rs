@@ -1,16 +1,15 @@
 //! Completion queues: creating, polling and arming (`ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq`).
 
-use remora_host::{CqHook, Engine};
 use remora_nic::cqe::Cqe;
 use remora_nic::{
-    Command, CompletionKind, CompletionPoller, CqFlags, MAX_RING_SLOTS, Notify, Ring, Status, WorkCompletion,
+    Command, CompletionKind, CompletionPoller, CqFlags, MAX_RING_SLOTS, Notify, ObjectName, Ring, Status,
+    WorkCompletion,
 };
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine_handle::EngineHandle;
-use crate::nicd::DaemonClient;
-use crate::nicd::message::{CreateCq, QueueFacts, Request};
 use crate::{CompletionChannel, Context, CreateError, PollError};
 
 /// An empty completion, to initialise the array that [`CompletionQueue::poll`] writes to.
@@ -46,7 +45,7 @@ pub struct CqOptions<'a> {
     /// old ones.
     pub counted: bool,
     /// True if each completion holds the time at which the NIC wrote it
-    /// ([`poll_stamped`](CompletionQueue::poll_stamped)). A daemon lends no such queue.
+    /// ([`poll_stamped`](CompletionQueue::poll_stamped)).
     pub timestamps: bool,
 }
 
@@ -67,6 +66,13 @@ impl From<Cqe> for StampedCompletion {
     }
 }
 
+/// The fact that a later program of a daemon's tenant needs to take over a completion queue.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CqNote {
+    /// The tag that the queue's channel reports.
+    pub tag: u64,
+}
+
 /// A completion queue. It holds the completions of each queue pair in the order of the work requests.
 #[derive(Debug)]
 pub struct CompletionQueue {
@@ -79,7 +85,7 @@ pub struct CompletionQueue {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub context: Context,
-    pub engine_handle: EngineHandle,
+    pub engine: EngineHandle,
     pub number: u32,
     tag: u64,
 }
@@ -89,18 +95,7 @@ impl Drop for Shared {
         if self.context.fork().is_child() {
             return;
         }
-        if let EngineHandle::Own(engine) = &self.engine_handle {
-            engine.hook(self.number, None);
-        }
-        let ended = self.engine_handle.end(Command::DestroyCq { cq: self.number });
-        debug_assert!(ended.is_ok(), "queue pairs hold their completion queues");
-    }
-}
-
-impl Shared {
-    /// The engine, if the queue belongs to this process.
-    pub(crate) fn engine(&self) -> Result<&Arc<Engine>, CreateError> {
-        self.engine_handle.engine()
+        self.engine.end_cq(self.number);
     }
 }
 
@@ -120,56 +115,31 @@ impl CompletionQueue {
         if depth > MAX_RING_SLOTS {
             return Err(CreateError::TooMany("depth", depth.into(), MAX_RING_SLOTS.into()));
         }
-        if let Some(daemon) = context.daemon() {
-            return CompletionQueue::of_daemon(context, daemon, depth, tag, options);
-        }
-        let adapter = context.adapter()?;
-        let engines = adapter.engines();
-        let engine = match options.engine {
-            None => adapter.next_engine(),
-            Some(number) => engines.get(number).ok_or(CreateError::TooMany(
-                "engine number",
-                number as u64 + 1,
-                engines.len() as u64,
-            ))?,
-        };
-        let ring = context.ring(depth)?;
-        let hook = options.channel.map(|channel| CqHook { channel: channel.channel().clone(), tag });
+        let engine = context.engine_for(options.engine)?;
+        let (ring, part) = engine.queue(depth)?;
         let flags = CqFlags { ignores_overrun: options.counted, timestamps: options.timestamps };
-        let number = engine.ask(Command::CreateCq { ring: engine.hand(ring.clone()), flags })?;
-        engine.hook(number, hook);
-        let engine_handle = EngineHandle::Own(Arc::clone(engine));
-        Ok(CompletionQueue::over(
-            Shared { context: context.clone(), engine_handle, number, tag },
-            CompletionPoller::new(ring),
-        ))
-    }
-
-    fn of_daemon(
-        context: &Context,
-        daemon: &Arc<DaemonClient>,
-        depth: u32,
-        tag: u64,
-        options: &CqOptions<'_>,
-    ) -> Result<CompletionQueue, CreateError> {
-        if options.timestamps {
-            return Err(CreateError::NotByDaemon);
+        let number = engine.ask(Command::CreateCq { ring: part, flags })?;
+        let shared = Shared { context: context.clone(), engine, number, tag };
+        let queue = CompletionQueue::over(shared, CompletionPoller::new(ring));
+        if let Some(channel) = options.channel {
+            queue.set_channel(channel)?;
         }
-        let channel = options.channel.map_or(Ok(0), CompletionChannel::number)?;
-        let (facts, ring) = daemon.create_cq(CreateCq { depth, channel, tag, counted: options.counted })?;
-        Ok(CompletionQueue::lent(context, daemon, &facts, CompletionPoller::new(ring)))
+        if let Some(daemon) = queue.shared.engine.daemon().filter(|daemon| daemon.keeps()) {
+            daemon.note(ObjectName::Cq(number), &CqNote { tag }, None)?;
+        }
+        Ok(queue)
     }
 
-    /// Wraps a queue of the daemon that is mapped into this process.
-    pub(crate) fn lent(
+    /// Takes over a queue that an earlier program of the tenant has left with the daemon.
+    pub(crate) fn take_over(
         context: &Context,
-        daemon: &Arc<DaemonClient>,
-        facts: &QueueFacts,
-        poller: CompletionPoller,
+        engine: EngineHandle,
+        number: u32,
+        note: &CqNote,
+        ring: Ring,
     ) -> CompletionQueue {
-        let engine_handle = EngineHandle::Nicd(Arc::clone(daemon));
-        let shared = Shared { context: context.clone(), engine_handle, number: facts.number, tag: facts.tag };
-        CompletionQueue::over(shared, poller)
+        let shared = Shared { context: context.clone(), engine, number, tag: note.tag };
+        CompletionQueue::over(shared, CompletionPoller::resume(ring))
     }
 
     fn over(shared: Shared, poller: CompletionPoller) -> CompletionQueue {
@@ -178,13 +148,9 @@ impl CompletionQueue {
     }
 
     /// The queue's memory.
+    #[cfg(test)]
     pub(crate) fn ring(&self) -> &Ring {
         self.poller.ring()
-    }
-
-    /// Returns whether a queue pair or another object uses the queue.
-    pub(crate) fn is_used(&self) -> bool {
-        Arc::strong_count(&self.shared) > 1
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -198,7 +164,7 @@ impl CompletionQueue {
 
     /// The engine that serves the queue, counted from 0.
     pub fn engine(&self) -> usize {
-        self.shared.engine_handle.number()
+        self.shared.engine.number()
     }
 
     /// The number by which a WAIT names the queue ([`work::wait`](crate::work::wait)).
@@ -213,7 +179,7 @@ impl CompletionQueue {
             return 0;
         }
         let command = Command::CountCompletions { cq: self.shared.number };
-        self.shared.engine_handle.ask(command).unwrap_or(0)
+        self.shared.engine.ask(command).unwrap_or(0)
     }
 
     /// The tag by which a [`CompletionChannel`] reports the queue.
@@ -246,7 +212,7 @@ impl CompletionQueue {
     /// `Forked` in a forked child, `NotByDaemon` for a queue of a daemon.
     pub fn clock(&self) -> Result<u64, CreateError> {
         self.shared.context.refuse_child()?;
-        Ok(self.shared.engine()?.now().0)
+        Ok(self.shared.engine.engine()?.now().0)
     }
 
     #[inline]
@@ -258,7 +224,7 @@ impl CompletionQueue {
         if taken > 0 {
             return Ok(taken);
         }
-        self.shared.engine_handle.poll()?;
+        self.shared.engine.poll()?;
         let taken = self.take(out, &convert);
         if taken == 0
             && let Err(failure) = self.look_for_failure()
@@ -278,7 +244,7 @@ impl CompletionQueue {
         }
         let mut entry = self.poller.poll();
         if entry.is_none() {
-            self.shared.engine_handle.poll()?;
+            self.shared.engine.poll()?;
             entry = self.poller.poll();
         }
         if entry.is_none()
@@ -361,11 +327,11 @@ impl CompletionQueue {
         if self.shared.context.fork().is_child() {
             return Err(PollError::Forked);
         }
-        if self.shared.engine_handle.has_caller() {
+        if self.shared.engine.has_caller() {
             return Err(PollError::Reentered);
         }
         let command = Command::NotifyCq { cq: self.shared.number, notify };
-        self.shared.engine_handle.ask(command).map_err(|_| PollError::Failed)
+        self.shared.engine.ask(command).map_err(|_| PollError::Failed)
     }
 
     /// Sets the channel that reports the queue's completions from now on.
@@ -374,18 +340,9 @@ impl CompletionQueue {
     /// `Forked` in a forked child; `OtherContext` if the channel is not the daemon's; `Daemon` if the daemon
     /// refuses.
     pub fn set_channel(&self, channel: &CompletionChannel) -> Result<(), CreateError> {
-        let shared = &*self.shared;
-        shared.context.refuse_child()?;
-        match &shared.engine_handle {
-            EngineHandle::Own(engine) => {
-                let hook = CqHook { channel: channel.channel().clone(), tag: shared.tag };
-                engine.hook(shared.number, Some(hook));
-                Ok(())
-            }
-            EngineHandle::Nicd(daemon) => {
-                daemon.done(&Request::SetChannel { number: shared.number, channel: channel.number()? })
-            }
-        }
+        let Shared { context, engine, number, tag } = &*self.shared;
+        context.refuse_child()?;
+        engine.report(*number, *tag, channel)
     }
 
     /// Gives the queue a capacity of at least `depth` completions. Waiting completions stay.
@@ -398,12 +355,11 @@ impl CompletionQueue {
         if !(1..=MAX_RING_SLOTS).contains(&depth) {
             return Err(CreateError::TooMany("depth", depth.into(), MAX_RING_SLOTS.into()));
         }
-        let engine = self.shared.engine()?;
+        let engine = &self.shared.engine;
         // Completions of destroyed queue pairs need no space.
         self.poller.reclaim();
-        let ring = self.shared.context.ring(depth)?;
-        let handed = engine.hand(ring.clone());
-        engine.ask::<()>(Command::ResizeCq { cq: self.shared.number, ring: handed })?;
+        let (ring, part) = engine.queue(depth)?;
+        engine.ask::<()>(Command::ResizeCq { cq: self.shared.number, ring: part })?;
         self.depth = ring.slots() as u32;
         self.poller.moved(ring);
         Ok(())

@@ -2,10 +2,11 @@
 
 mod create;
 
+use remora_host::connect::Uplink;
 use remora_host::metrics::Family;
-use remora_host::{Adapter, DriverCounters, Engine, EngineEvent, PortFacts, Signal};
-use remora_memory::{Bytes, ForkMark};
-use remora_nic::{NicError, PartNumber, Ring};
+use remora_host::{Adapter, DriverCounters, Engine, EngineEvent, PortFacts};
+use remora_memory::ForkMark;
+use remora_nic::Device;
 use remora_port::Counters as PortCounters;
 use remora_transport::Counters;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -32,20 +33,21 @@ struct Inner {
 
 /// The owner of the NIC.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one per context")]
 enum Home {
-    /// This process, for itself or, if `lends`, for other processes that map its queues and regions.
-    Own { adapter: Adapter, lends: bool },
+    /// This process.
+    Own(Adapter),
     /// A daemon, to which this process is attached.
-    Nicd { daemon: Arc<DaemonClient>, events: Signal<EngineEvent> },
+    Nicd(Arc<DaemonClient>),
 }
 
 impl Context {
-    pub(crate) fn new(adapter: Adapter, lends: bool) -> Context {
-        Context::at(Home::Own { adapter, lends })
+    pub(crate) fn new(adapter: Adapter) -> Context {
+        Context::at(Home::Own(adapter))
     }
 
-    pub(crate) fn of_daemon(daemon: Arc<DaemonClient>, events: Signal<EngineEvent>) -> Context {
-        Context::at(Home::Nicd { daemon, events })
+    pub(crate) fn of_daemon(daemon: DaemonClient) -> Context {
+        Context::at(Home::Nicd(Arc::new(daemon)))
     }
 
     fn at(home: Home) -> Context {
@@ -55,29 +57,28 @@ impl Context {
     /// The number of engines; 1 for a daemon's NIC.
     pub fn engines(&self) -> usize {
         match &self.inner.home {
-            Home::Own { adapter, .. } => adapter.engines().len(),
-            Home::Nicd { .. } => 1,
+            Home::Own(adapter) => adapter.engines().len(),
+            Home::Nicd(_) => 1,
         }
     }
 
     /// The kind, address and path MTU of the first engine's port.
     pub fn port(&self) -> PortFacts {
         match &self.inner.home {
-            Home::Own { adapter, .. } => adapter.engines()[0].facts(),
-            Home::Nicd { daemon, .. } => daemon.facts(),
+            Home::Own(adapter) => adapter.engines()[0].facts(),
+            Home::Nicd(daemon) => daemon.facts(),
         }
     }
 
     /// Returns the next asynchronous event, or `None` if none waits. The descriptor given by [`AsFd`] is
     /// readable while an event waits. Always `None` in a forked child: the events are its parent's.
     pub fn poll_event(&self) -> Option<EngineEvent> {
-        if self.inner.fork.is_child() { None } else { self.events().take() }
-    }
-
-    fn events(&self) -> &Signal<EngineEvent> {
+        if self.inner.fork.is_child() {
+            return None;
+        }
         match &self.inner.home {
-            Home::Own { adapter, .. } => adapter.events(),
-            Home::Nicd { events, .. } => events,
+            Home::Own(adapter) => adapter.events().take(),
+            Home::Nicd(daemon) => Some(EngineEvent { engine: 0, event: daemon.take_event()? }),
         }
     }
 
@@ -85,8 +86,8 @@ impl Context {
     /// its programs.
     pub(crate) fn own_engines(&self) -> &[Arc<Engine>] {
         match &self.inner.home {
-            Home::Own { adapter, .. } => adapter.engines(),
-            Home::Nicd { .. } => &[],
+            Home::Own(adapter) => adapter.engines(),
+            Home::Nicd(_) => &[],
         }
     }
 
@@ -134,33 +135,28 @@ impl Context {
     /// `TooMany` if there is no such engine.
     pub(crate) fn engine_handle(&self, number: usize) -> Result<EngineHandle, CreateError> {
         let engine = match &self.inner.home {
-            Home::Own { adapter, .. } => adapter.engines().get(number).cloned().map(EngineHandle::Own),
-            Home::Nicd { daemon, .. } => (number == 0).then(|| EngineHandle::Nicd(Arc::clone(daemon))),
+            Home::Own(adapter) => adapter.engines().get(number).cloned().map(EngineHandle::Own),
+            Home::Nicd(daemon) => (number == 0).then(|| EngineHandle::Nicd(Arc::clone(daemon))),
         };
         engine.ok_or(CreateError::TooMany("engine number", number as u64 + 1, self.engines() as u64))
     }
 
-    /// Allocates memory for a queue of at least `slots` slots of an engine, which the next command names by
-    /// this number.
-    pub(crate) fn ring_of(
-        &self,
-        engine: &EngineHandle,
-        slots: u32,
-    ) -> Result<(Ring, PartNumber), CreateError> {
-        match engine {
-            EngineHandle::Own(engine) => {
-                let ring = self.ring(slots)?;
-                Ok((ring.clone(), engine.hand(ring)))
-            }
-            EngineHandle::Nicd(daemon) => daemon.hand(slots),
+    /// The engine with this number, or with `None` the next one in turn.
+    ///
+    /// # Errors
+    /// `TooMany` if there is no such engine.
+    pub(crate) fn engine_for(&self, number: Option<usize>) -> Result<EngineHandle, CreateError> {
+        match (&self.inner.home, number) {
+            (Home::Own(adapter), None) => Ok(EngineHandle::Own(Arc::clone(adapter.next_engine()))),
+            (_, number) => self.engine_handle(number.unwrap_or(0)),
         }
     }
 
     /// The NIC's adapter, if it is this process's own.
     pub(crate) fn adapter(&self) -> Result<&Adapter, CreateError> {
         match &self.inner.home {
-            Home::Own { adapter, .. } => Ok(adapter),
-            Home::Nicd { .. } => Err(CreateError::NotByDaemon),
+            Home::Own(adapter) => Ok(adapter),
+            Home::Nicd(_) => Err(CreateError::NotByDaemon),
         }
     }
 
@@ -168,7 +164,7 @@ impl Context {
     pub(crate) fn daemon(&self) -> Option<&Arc<DaemonClient>> {
         match &self.inner.home {
             Home::Own { .. } => None,
-            Home::Nicd { daemon, .. } => Some(daemon),
+            Home::Nicd(daemon) => Some(daemon),
         }
     }
 
@@ -176,8 +172,8 @@ impl Context {
     #[inline]
     pub(crate) fn has_failed(&self) -> bool {
         match &self.inner.home {
-            Home::Own { adapter, .. } => adapter.has_failed(),
-            Home::Nicd { daemon, .. } => daemon.is_gone(),
+            Home::Own(adapter) => adapter.has_failed(),
+            Home::Nicd(daemon) => daemon.is_gone(),
         }
     }
 
@@ -185,22 +181,9 @@ impl Context {
     /// is lost. All queue pairs enter the error state, [`AsyncEvent::DeviceFatal`](crate::AsyncEvent) is
     /// reported, and polling an empty queue returns `Failed`. No effect on a daemon's NIC.
     pub fn fail(&self) {
-        if let Home::Own { adapter, .. } = &self.inner.home {
+        if let Home::Own(adapter) = &self.inner.home {
             adapter.fail();
         }
-    }
-
-    /// Allocates `len` zeroed bytes for a queue, as a memfd if the NIC is lent to other processes.
-    pub(crate) fn memory(&self, len: usize) -> Result<Bytes, CreateError> {
-        match &self.inner.home {
-            Home::Own { lends: true, .. } => Ok(Bytes::memfd("remora-queue", len)?),
-            _ => Ok(Bytes::heap(len)?),
-        }
-    }
-
-    /// Allocates a queue of at least `slots` slots.
-    pub(crate) fn ring(&self, slots: u32) -> Result<Ring, CreateError> {
-        Ring::new(self.memory(Ring::size(slots))?).ok_or(CreateError::Nic(NicError::TooSmall))
     }
 
     #[inline]
@@ -237,6 +220,9 @@ impl Context {
 impl AsFd for Context {
     /// Returns a descriptor that is readable while an asynchronous event waits.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.events().as_fd()
+        match &self.inner.home {
+            Home::Own(adapter) => adapter.events().as_fd(),
+            Home::Nicd(daemon) => daemon.events().as_fd(),
+        }
     }
 }

@@ -1,8 +1,6 @@
 //! Datagram queue pairs (UD), and the address handles that say where each of their messages goes.
 
-use remora_host::Engine;
-use remora_host::connect::{Agreement, ConnectError, Request};
-use remora_host::connect::{ROUTE_PATIENCE, Uplink};
+use remora_host::connect::{Agreement, ConnectError, ROUTE_PATIENCE, Request};
 use remora_nic::{
     AddressVector, Command, Destination, GRH, MULTICAST_QPN, Modify, Operation, QueuePairInit,
     ReceiveRequest, SendQueue, Service, Target, WorkRequest,
@@ -14,9 +12,9 @@ use std::net::{Ipv4Addr, ToSocketAddrs};
 use std::sync::Arc;
 
 use crate::completion_queue::Shared as Cq;
-use crate::local_qp::LocalQp;
+use crate::engine_handle::EngineHandle;
+use crate::qp_handle::QpHandle;
 use crate::queue_pair::{Incoming, parts};
-use crate::raw::{attach, leave};
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, QpOptions, Srq};
 
 /// The address of a destination of datagrams (`ibv_ah`). A clone shares the handle, which is destroyed with
@@ -29,7 +27,7 @@ pub struct AddressHandle {
 #[derive(Debug)]
 struct HandleInner {
     domain: ProtectionDomain,
-    engine: Arc<Engine>,
+    engine: EngineHandle,
     number: u32,
     endpoint: Endpoint,
     /// The peer entry of the port, of which this handle is a user.
@@ -41,9 +39,8 @@ impl Drop for HandleInner {
         if self.domain.context().fork().is_child() {
             return;
         }
-        let ended = self.engine.ask::<()>(Command::DestroyAddressHandle { handle: self.number });
-        self.engine.release_peer(self.peer);
-        debug_assert!(ended.is_ok(), "only this drop destroys the handle");
+        self.engine.end(Command::DestroyAddressHandle { handle: self.number });
+        self.engine.uplink().release_peer(self.peer);
     }
 }
 
@@ -55,43 +52,40 @@ impl AddressHandle {
         engine: usize,
         endpoint: Endpoint,
     ) -> Result<AddressHandle, CreateError> {
-        let engines = domain.context().adapter()?.engines();
-        let asked = engine as u64 + 1;
-        let most = engines.len() as u64;
-        let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
+        let engine = domain.context().engine_handle(engine)?;
         let peer = engine
+            .uplink()
             .reach(0, endpoint, ROUTE_PATIENCE)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
-        AddressHandle::new(domain, engine, peer, endpoint)
+        AddressHandle::new(domain, &engine, peer, endpoint)
     }
 
     /// Creates a handle that counts as a user of `peer`. On an error, the caller's use of `peer` has been
     /// released.
     fn new(
         domain: &ProtectionDomain,
-        engine: &Arc<Engine>,
+        engine: &EngineHandle,
         peer: Peer,
         endpoint: Endpoint,
     ) -> Result<AddressHandle, CreateError> {
         let number = AddressHandle::create(domain, engine, peer, endpoint)
-            .inspect_err(|_| engine.release_peer(peer))?;
+            .inspect_err(|_| engine.uplink().release_peer(peer))?;
         let domain = domain.clone();
-        let engine = Arc::clone(engine);
+        let engine = engine.clone();
         Ok(AddressHandle { inner: Arc::new(HandleInner { domain, engine, number, endpoint, peer }) })
     }
 
     /// Creates a handle in the NIC and returns its number.
     fn create(
         domain: &ProtectionDomain,
-        engine: &Arc<Engine>,
+        engine: &EngineHandle,
         peer: Peer,
         endpoint: Endpoint,
     ) -> Result<u32, CreateError> {
         domain.context().refuse_child()?;
         let route = Route::new(engine.facts().source, endpoint);
         let address = AddressVector::new(peer, route);
-        let pd = domain.pd()?;
-        Ok(engine.ask::<u32>(Command::CreateAddressHandle { pd, address })?)
+        engine.ask(Command::CreateAddressHandle { pd: domain.pd(), address })
     }
 
     /// The address (GID) and UDP port of the destination.
@@ -210,7 +204,7 @@ impl RemoteQueue {
 /// ```
 #[derive(Debug)]
 pub struct DatagramQueuePair {
-    local: LocalQp,
+    handle: QpHandle,
     send: SendQueue,
     receive: Incoming,
     domain: ProtectionDomain,
@@ -221,10 +215,9 @@ pub struct DatagramQueuePair {
 
 impl Drop for DatagramQueuePair {
     fn drop(&mut self) {
-        if !self.local.context.fork().is_child() {
-            let engine = &self.local.engine;
-            let number = self.local.number;
-            self.groups.drain(..).for_each(|group| leave(engine, number, group));
+        if !self.handle.context.fork().is_child() {
+            let QpHandle { engine, number, .. } = &self.handle;
+            self.groups.drain(..).for_each(|group| engine.detach_multicast(*number, group));
         }
     }
 }
@@ -242,40 +235,39 @@ impl DatagramQueuePair {
         make: MakeQp,
     ) -> Result<DatagramQueuePair, CreateError> {
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Ud, srq, options)?;
-        let send_cq = send_cq.shared();
-        let receive_cq = receive_cq.shared();
-        let local = LocalQp::new(domain.context(), send_cq.engine()?, Service::Ud, options, make(init))?;
+        let engine = &send_cq.shared().engine;
+        let handle = QpHandle::new(domain.context(), engine, Service::Ud, options, make(init))?;
         // The IP header that precedes each received datagram is built from these fields.
-        local.engine.show_ip_fields();
-        local.bring_up_alone()?;
+        engine.show_ip_fields();
+        handle.bring_up_alone()?;
         Ok(DatagramQueuePair {
-            local,
+            handle,
             send: options.send_side(send_ring),
             receive,
             domain: domain.clone(),
             groups: Vec::new(),
-            _cqs: [Arc::clone(send_cq), Arc::clone(receive_cq)],
+            _cqs: [send_cq, receive_cq].map(|cq| Arc::clone(cq.shared())),
         })
     }
 
     /// The queue pair's number, 24 bits, to which peers send.
     pub fn number(&self) -> u32 {
-        self.local.number.get()
+        self.handle.number.get()
     }
 
     /// The Q_Key that messages to the queue pair must have.
     pub fn qkey(&self) -> u32 {
-        self.local.query().qkey.unwrap_or(self.local.options.qkey)
+        self.handle.query().qkey.unwrap_or(self.handle.options.qkey)
     }
 
     /// The engine that serves the queue pair. Its address handles must belong to the same engine.
     pub fn engine(&self) -> usize {
-        self.local.engine.number()
+        self.handle.engine.number()
     }
 
     /// The longest message in bytes: the path MTU of the port.
     pub fn longest(&self) -> u32 {
-        self.local.engine.facts().path_mtu
+        self.handle.engine.facts().path_mtu
     }
 
     /// Posts a message to `destination`: a SEND, with or without immediate data.
@@ -290,7 +282,7 @@ impl DatagramQueuePair {
         destination: &RemoteQueue,
     ) -> Result<(), PostError> {
         self.refuse_child()?;
-        if !Arc::ptr_eq(&destination.handle.inner.engine, &self.local.engine) {
+        if !destination.handle.inner.engine.is(&self.handle.engine) {
             return Err(PostError::OtherEngine);
         }
         self.send.push_to(request, &destination.target())?;
@@ -301,7 +293,7 @@ impl DatagramQueuePair {
     fn publish_and_ring(&mut self) -> Result<(), PostError> {
         let before = self.send.published();
         if self.send.publish()
-            && let Err(reentered) = self.local.ring()
+            && let Err(reentered) = self.handle.ring()
         {
             self.send.withdraw(before);
             return Err(reentered.into());
@@ -342,8 +334,8 @@ impl DatagramQueuePair {
     /// `Nic(NotAGroup)` if the address is no multicast address; `Nic(Busy)` if the queue pair is attached to
     /// the group already; `Nic(Full)`; `Group` with the port's error; `Forked` in a forked child.
     pub fn attach(&mut self, group: Endpoint) -> Result<(), CreateError> {
-        self.local.context.refuse_child()?;
-        attach(&self.local.engine, self.local.number, group)?;
+        self.handle.context.refuse_child()?;
+        self.handle.engine.attach_multicast(self.handle.number, group)?;
         self.groups.push(group);
         Ok(())
     }
@@ -353,11 +345,11 @@ impl DatagramQueuePair {
     /// # Errors
     /// `Nic(Unknown)` if the queue pair is not attached to the group; `Forked` in a forked child.
     pub fn detach(&mut self, group: Endpoint) -> Result<(), CreateError> {
-        self.local.context.refuse_child()?;
+        self.handle.context.refuse_child()?;
         let place = self.groups.iter().position(|known| *known == group);
         let place = place.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))?;
         self.groups.swap_remove(place);
-        leave(&self.local.engine, self.local.number, group);
+        self.handle.engine.detach_multicast(self.handle.number, group);
         Ok(())
     }
 
@@ -371,11 +363,11 @@ impl DatagramQueuePair {
         requests: &[(WorkRequest<'_>, &RemoteQueue)],
     ) -> Result<(), (usize, PostError)> {
         self.refuse_child().map_err(|error| (0, error))?;
-        if self.local.engine.has_caller() {
+        if self.handle.engine.has_caller() {
             return Err((0, PostError::Reentered));
         }
         let mut taken = requests.iter().enumerate().map(|(index, (request, destination))| {
-            if !Arc::ptr_eq(&destination.handle.inner.engine, &self.local.engine) {
+            if !destination.handle.inner.engine.is(&self.handle.engine) {
                 return Err((index, PostError::OtherEngine));
             }
             self.send.push_to(request, &destination.target()).map_err(|error| (index, error.into()))
@@ -407,12 +399,12 @@ impl DatagramQueuePair {
     #[inline]
     pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.refuse_child()?;
-        self.receive.post(request, || self.local.ring())
+        self.receive.post(request, || self.handle.ring())
     }
 
     /// The queue pair's state in the NIC.
     pub fn state(&self) -> State {
-        self.local.state()
+        self.handle.state()
     }
 
     /// Changes attributes (the Q_Key) or the state (back from SQE), as `ibv_modify_qp` does.
@@ -420,12 +412,12 @@ impl DatagramQueuePair {
     /// # Errors
     /// `Modify` if the transition or a value is not allowed.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
-        self.local.modify(change)
+        self.handle.modify(change)
     }
 
     /// Moves the queue pair to the error state: posted work, and work posted later, completes as flushed.
     pub fn fail(&mut self) {
-        self.local.fail();
+        self.handle.fail();
     }
 
     /// Asks the listener at `address` for a queue pair to send to, over any kind of port, and reports this
@@ -434,9 +426,9 @@ impl DatagramQueuePair {
     /// # Errors
     /// [`ConnectError`] if the listener does not answer or refuses.
     pub fn resolve(&self, address: impl ToSocketAddrs) -> Result<RemoteQueue, ConnectError> {
-        self.local.refuse_to_connect()?;
-        let side = self.local.side();
-        let timeout = self.local.options.connect_timeout;
+        self.handle.refuse_to_connect()?;
+        let side = self.handle.side();
+        let timeout = self.handle.options.connect_timeout;
         let (agreed, _) = remora_host::connect::connect(address, &side, timeout, |_| Ok(()))?;
         self.remote(agreed)
     }
@@ -444,9 +436,9 @@ impl DatagramQueuePair {
     /// Answers a peer that resolves this queue pair; see
     /// [`ConnectRequest::accept_datagrams`](crate::ConnectRequest::accept_datagrams).
     pub(crate) fn answer(&self, request: Request) -> Result<RemoteQueue, ConnectError> {
-        self.local.refuse_to_connect()?;
-        let side = self.local.side();
-        let timeout = self.local.options.connect_timeout;
+        self.handle.refuse_to_connect()?;
+        let side = self.handle.side();
+        let timeout = self.handle.options.connect_timeout;
         let (agreed, _) = request.accept(&side, timeout, |_| Ok(()))?;
         self.remote(agreed)
     }
@@ -460,17 +452,17 @@ impl DatagramQueuePair {
         first: &DatagramQueuePair,
         second: &DatagramQueuePair,
     ) -> Result<(RemoteQueue, RemoteQueue), ConnectError> {
-        first.local.refuse_to_connect()?;
-        second.local.refuse_to_connect()?;
-        let sides = (first.local.side(), second.local.side());
-        let timeout = first.local.options.connect_timeout;
+        first.handle.refuse_to_connect()?;
+        second.handle.refuse_to_connect()?;
+        let sides = (first.handle.side(), second.handle.side());
+        let timeout = first.handle.options.connect_timeout;
         let agreed = remora_host::connect::connect_pair(&sides.0, &sides.1, timeout, |_, _| Ok(()))?;
         Ok((first.remote(agreed.0)?, second.remote(agreed.1)?))
     }
 
     fn remote(&self, agreed: Agreement) -> Result<RemoteQueue, ConnectError> {
         let Agreement { peer, remote, .. } = agreed;
-        let engine = &self.local.engine;
+        let engine = &self.handle.engine;
         let handle = AddressHandle::new(&self.domain, engine, peer, remote.endpoint);
         let handle = handle.map_err(|error| match error {
             CreateError::Nic(error) => ConnectError::Nic(error),
@@ -481,7 +473,7 @@ impl DatagramQueuePair {
 
     #[inline]
     fn refuse_child(&self) -> Result<(), PostError> {
-        if self.local.context.fork().is_child() { Err(PostError::Forked) } else { Ok(()) }
+        if self.handle.context.fork().is_child() { Err(PostError::Forked) } else { Ok(()) }
     }
 }
 

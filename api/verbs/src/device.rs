@@ -213,6 +213,6 @@ impl Device {
     /// # Errors
     /// [`OpenError`], whose text says in one line what is wrong and how to put it right.
     pub fn open(&self) -> Result<Context, OpenError> {
-        Ok(Context::new(Adapter::open(&self.config)?, false))
+        Ok(Context::new(Adapter::open(&self.config)?))
     }
 }

@@ -2,10 +2,11 @@
 
 mod create;
 
-use remora_memory::Pd;
+use remora_memory::{Key, MemoryCommand, Pd};
+use remora_nic::Device;
 use std::sync::Arc;
 
-use crate::nicd::message::Request;
+use crate::engine_handle::EngineHandle;
 use crate::{Context, CreateError};
 
 /// A protection domain (`ibv_pd`). A clone shares it. Regions and queue pairs keep it alive.
@@ -17,29 +18,14 @@ pub struct ProtectionDomain {
 #[derive(Debug)]
 struct Inner {
     context: Context,
-    name: Name,
-}
-
-/// The identity of the domain: in the NIC of this process, or at the daemon.
-#[derive(Copy, Clone, Debug)]
-enum Name {
-    Own(Pd),
-    /// The domain's number at the daemon.
-    Lent(u32),
+    engine: EngineHandle,
+    pd: Pd,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.context.fork().is_child() {
-            return;
-        }
-        match (self.name, self.context.adapter(), self.context.daemon()) {
-            (Name::Own(pd), Ok(adapter), _) => {
-                let freed = adapter.table().free_pd(pd);
-                debug_assert!(freed.is_ok(), "regions and queue pairs hold the domain");
-            }
-            (Name::Lent(number), _, Some(daemon)) => daemon.release(&Request::FreeDomain(number)),
-            _ => {}
+        if !self.context.fork().is_child() {
+            self.engine.end_memory(MemoryCommand::FreeDomain(self.pd));
         }
     }
 }
@@ -47,21 +33,14 @@ impl Drop for Inner {
 impl ProtectionDomain {
     pub(crate) fn new(context: &Context) -> Result<ProtectionDomain, CreateError> {
         context.refuse_child()?;
-        let name = match context.daemon() {
-            Some(daemon) => Name::Lent(daemon.number(&Request::AllocDomain)?),
-            None => Name::Own(context.adapter()?.table().alloc_pd()?),
-        };
-        Ok(ProtectionDomain { inner: Arc::new(Inner { context: context.clone(), name }) })
+        let pd = context.engine_handle(0)?.memory(MemoryCommand::AllocDomain)?.domain();
+        ProtectionDomain::over(context, pd.ok_or(remora_memory::Error::Unknown)?)
     }
 
-    /// Wraps a domain at the daemon that an earlier program of this tenant allocated.
-    pub(crate) fn lent(context: &Context, number: u32) -> ProtectionDomain {
-        ProtectionDomain { inner: Arc::new(Inner { context: context.clone(), name: Name::Lent(number) }) }
-    }
-
-    /// Returns whether a region, a queue pair or a clone uses the domain.
-    pub(crate) fn is_used(&self) -> bool {
-        Arc::strong_count(&self.inner) > 1
+    /// Wraps a domain that exists, such as one that an earlier program of a tenant has left.
+    pub(crate) fn over(context: &Context, pd: Pd) -> Result<ProtectionDomain, CreateError> {
+        let inner = Inner { context: context.clone(), engine: context.engine_handle(0)?, pd };
+        Ok(ProtectionDomain { inner: Arc::new(inner) })
     }
 
     /// The context in which it was allocated.
@@ -69,18 +48,17 @@ impl ProtectionDomain {
         &self.inner.context
     }
 
-    pub(crate) fn pd(&self) -> Result<Pd, CreateError> {
-        match self.inner.name {
-            Name::Own(pd) => Ok(pd),
-            Name::Lent(number) => Ok(Pd::of_number(number)),
-        }
+    pub(crate) fn pd(&self) -> Pd {
+        self.inner.pd
     }
 
-    /// The domain's number at the daemon.
-    pub(crate) fn number(&self) -> Result<u32, CreateError> {
-        match self.inner.name {
-            Name::Own(_) => Err(CreateError::OtherContext),
-            Name::Lent(number) => Ok(number),
-        }
+    /// The first engine of the NIC, through which the memory of all engines is registered.
+    pub(crate) fn device(&self) -> &EngineHandle {
+        &self.inner.engine
+    }
+
+    /// Executes a command of the memory table that gives a key.
+    pub(crate) fn key_of(&self, command: MemoryCommand<'_>) -> Result<Key, CreateError> {
+        Ok(self.inner.engine.memory(command)?.key().ok_or(remora_memory::Error::Unknown)?)
     }
 }

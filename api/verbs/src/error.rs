@@ -80,6 +80,17 @@ impl From<remora_nic::CommandError> for CreateError {
     }
 }
 
+impl From<remora_nic::DeviceError> for CreateError {
+    fn from(error: remora_nic::DeviceError) -> CreateError {
+        match error {
+            remora_nic::DeviceError::Command(error) => error.into(),
+            remora_nic::DeviceError::Memory(error) => CreateError::Memory(error),
+            remora_nic::DeviceError::Unsupported => CreateError::NotByDaemon,
+            remora_nic::DeviceError::Host(words) => CreateError::Daemon(words),
+        }
+    }
+}
+
 impl From<remora_host::ModifyRefusal> for CreateError {
     fn from(refusal: remora_host::ModifyRefusal) -> CreateError {
         match refusal {
@@ -95,8 +106,9 @@ impl From<remora_nic::NicError> for CreateError {
     }
 }
 
-const NOT_BY_DAEMON: &str = "the NIC belongs to a daemon, which lends regions of its own memory (`ProtectionDomain::allocate`), \
-                             completion queues and connected queue pairs: memory of this program, and other queues, need a NIC of its own";
+const NOT_BY_DAEMON: &str = "the NIC belongs to a daemon, which uses memory that it shares with the program \
+                             (`ProtectionDomain::allocate`): other memory of the program, memory on the NIC \
+                             and kernels that do not ship need a NIC of its own";
 const FORKED: &str = "the process was forked since the device was opened: open one in the child";
 const REENTERED: &str = "a signal handler calls the NIC that its thread was calling: call it later";
 const FAILED: &str = "a thread of the NIC has failed, or its daemon is gone: open the device anew";

@@ -85,8 +85,7 @@ pub struct FreeList {
 impl Drop for FreeList {
     fn drop(&mut self) {
         if !self.domain.context().fork().is_child() {
-            let ended = self.engine.end(Command::DestroyFreeList { list: self.number });
-            debug_assert!(ended.is_ok(), "only this drop destroys the list");
+            self.engine.end(Command::DestroyFreeList { list: self.number });
         }
     }
 }
@@ -114,8 +113,8 @@ impl FreeList {
         let base = region.remote(options.offset as u64).addr;
         let size = options.size;
         let count = options.count;
-        let (posts, ring) = domain.context().ring_of(&engine, count)?;
-        let init = FreeListInit { pd: domain.pd()?, ring, base, size, count };
+        let (posts, ring) = engine.queue(count)?;
+        let init = FreeListInit { pd: domain.pd(), ring, base, size, count };
         let number = engine.ask(Command::CreateFreeList(init))?;
         let domain = domain.clone();
         Ok(FreeList { number, base, size, engine, domain, posts: ReceiveQueue::new(posts, 1) })

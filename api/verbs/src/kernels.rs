@@ -1,12 +1,10 @@
 //! StRoM kernels: deployed, listed, replaced and removed while the NIC runs.
 
-use remora_nic::Command;
 use remora_nic::kernel::{Kernel, KernelFacts, KernelInit, SPARE, Shipped};
-use std::sync::Arc;
+use remora_nic::{Command, Device, ObjectName, PartNumber};
+use serde::{Deserialize, Serialize};
 
 use crate::engine_handle::EngineHandle;
-use crate::nicd::DaemonClient;
-use crate::nicd::message::{Deploy, Request};
 use crate::{Context, CreateError, MemoryRegion, ProtectionDomain};
 
 /// Attributes of a new kernel.
@@ -74,7 +72,7 @@ impl Default for KernelOptions<'_> {
 #[derive(Debug)]
 pub struct KernelHandle {
     number: u32,
-    engine_handle: EngineHandle,
+    engine: EngineHandle,
     domain: ProtectionDomain,
 }
 
@@ -84,8 +82,15 @@ impl Drop for KernelHandle {
             return;
         }
         // If answers are on their way, the NIC removes the kernel when they have arrived.
-        let _ = self.engine_handle.end(Command::RemoveKernel { kernel: self.number });
+        self.engine.end_kernel(self.number);
     }
+}
+
+/// The fact that a later program of a daemon's tenant needs to take over a kernel.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct KernelNote {
+    /// Number of the protection domain.
+    pub domain: u32,
 }
 
 /// Returns the bytes of memory that `answers` answers take.
@@ -111,24 +116,10 @@ impl KernelHandle {
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
         domain.context().refuse_child()?;
-        let engines = domain.context().adapter()?.engines();
-        let asked = options.engine as u64 + 1;
-        let most = engines.len() as u64;
-        let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
+        let engine = domain.context().engine_handle(options.engine)?;
         let answers = count_answers(kernels.len() as u64, options)?;
-        let init = KernelInit {
-            pd: domain.pd()?,
-            opcode: options.opcode,
-            code: engine.hand(kernels),
-            grants: options.grants.iter().map(|region| region.lkey()).collect(),
-            answers,
-            longest: options.longest,
-            limit: options.limit,
-        };
-        let number = engine.ask(Command::DeployKernel(init))?;
-        let engine_handle = EngineHandle::Own(Arc::clone(engine));
-        let domain = domain.clone();
-        Ok(KernelHandle { number, engine_handle, domain })
+        let code = engine.hand(kernels.into())?;
+        KernelHandle::deploy(domain, engine, code, answers, options)
     }
 
     pub(crate) fn shipped(
@@ -137,34 +128,45 @@ impl KernelHandle {
         lanes: u32,
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
-        let Some(daemon) = domain.context().daemon() else {
-            // Checked before the lanes are created.
-            count_answers(lanes.into(), options)?;
-            return KernelHandle::new(domain, kernel.lanes(lanes as usize), options);
-        };
-        let KernelOptions { opcode, grants, longest, answers, limit, .. } = *options;
-        let grants = grants.iter().map(|region| region.lkey().get()).collect();
-        let asked = Deploy {
-            domain: domain.number()?,
-            kernel: kernel.number(),
-            lanes,
-            opcode,
-            longest,
-            answers,
-            limit,
-            grants,
-        };
-        let number = daemon.number(&Request::Deploy(asked))?;
-        Ok(KernelHandle::lent(domain, daemon, number))
+        domain.context().refuse_child()?;
+        let engine = domain.context().engine_handle(options.engine)?;
+        // Checked before the lanes are created.
+        let answers = count_answers(lanes.into(), options)?;
+        let code = engine.hand_shipped(kernel, lanes)?;
+        KernelHandle::deploy(domain, engine, code, answers, options)
     }
 
-    /// Wraps a kernel that the daemon runs.
-    pub(crate) fn lent(domain: &ProtectionDomain, daemon: &Arc<DaemonClient>, number: u32) -> KernelHandle {
-        KernelHandle { number, engine_handle: EngineHandle::Nicd(Arc::clone(daemon)), domain: domain.clone() }
+    fn deploy(
+        domain: &ProtectionDomain,
+        engine: EngineHandle,
+        code: PartNumber,
+        answers: u32,
+        options: &KernelOptions<'_>,
+    ) -> Result<KernelHandle, CreateError> {
+        let init = KernelInit {
+            pd: domain.pd(),
+            opcode: options.opcode,
+            code,
+            grants: options.grants.iter().map(|region| region.lkey()).collect(),
+            answers,
+            longest: options.longest,
+            limit: options.limit,
+        };
+        let number = engine.ask(Command::DeployKernel(init))?;
+        let handle = KernelHandle::over(domain, engine, number);
+        if let Some(daemon) = handle.engine.daemon().filter(|daemon| daemon.keeps()) {
+            daemon.note(ObjectName::Kernel(number), &KernelNote { domain: domain.pd().get() }, None)?;
+        }
+        Ok(handle)
+    }
+
+    /// Wraps a kernel that runs, such as one that an earlier program of a tenant has left.
+    pub(crate) fn over(domain: &ProtectionDomain, engine: EngineHandle, number: u32) -> KernelHandle {
+        KernelHandle { number, engine, domain: domain.clone() }
     }
 
     pub(crate) fn is_on(&self, engine: &EngineHandle) -> bool {
-        self.engine_handle.is(engine)
+        self.engine.is(engine)
     }
 
     /// The kernel's number on its engine.
@@ -179,7 +181,7 @@ impl KernelHandle {
     pub fn facts(&self) -> Result<KernelFacts, CreateError> {
         self.domain.context().refuse_child()?;
         let is_it = |facts: &KernelFacts| facts.number == self.number;
-        let all: Vec<KernelFacts> = self.engine_handle.ask(Command::QueryKernels)?;
+        let all: Vec<KernelFacts> = self.engine.ask(Command::QueryKernels)?;
         let kernel_facts = all.into_iter().find(is_it);
         kernel_facts.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))
     }
@@ -192,9 +194,8 @@ impl KernelHandle {
     /// the kernel has been removed.
     pub fn replace(&self, others: Vec<Box<dyn Kernel>>) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
-        let engine = self.engine_handle.engine()?;
-        let code = engine.hand(others);
-        Ok(engine.ask(Command::ReplaceKernel { kernel: self.number, code })?)
+        let code = self.engine.hand(others.into())?;
+        self.engine.ask(Command::ReplaceKernel { kernel: self.number, code })
     }
 
     /// Removes the kernel. It takes no new requests, and requests under way end with
@@ -205,7 +206,7 @@ impl KernelHandle {
     /// the kernel has been removed; `Daemon` if the daemon refuses.
     pub fn remove(&self) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
-        self.engine_handle.ask(Command::RemoveKernel { kernel: self.number })
+        self.engine.ask(Command::RemoveKernel { kernel: self.number })
     }
 }
 

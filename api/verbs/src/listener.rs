@@ -187,15 +187,7 @@ impl Answered {
     /// [`ConnectError`] if the peer has hung up; the queue pair is dropped.
     pub fn go(self) -> Result<QueuePair<Ready>, ConnectError> {
         let Answered { mut pair, inner } = self;
-        pair.keep(inner.go()?);
+        pair.keep(inner.go()?)?;
         Ok(pair)
-    }
-
-    /// Leaves the last message of the set-up to another process, which has the connection too.
-    pub(crate) fn left_to_another(self) -> QueuePair<Ready> {
-        let Answered { mut pair, inner } = self;
-        let lasting = pair.agreement().is_some_and(|agreement| agreement.lasting);
-        pair.keep(lasting.then(|| inner.into_connection()));
-        pair
     }
 }

@@ -14,19 +14,18 @@ use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
 use crate::completion_queue::Shared as Cq;
-use crate::local_qp::LocalQp;
+use crate::qp_handle::QpHandle;
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, Srq};
 
 mod chains;
 mod incoming;
-mod lent;
+mod kept;
 mod options;
-mod qp_backend;
 mod requests;
 pub(crate) use incoming::Incoming;
+pub(crate) use kept::QpNote;
 pub(crate) use options::Own;
 pub use options::QpOptions;
-use qp_backend::QpBackend;
 pub(crate) use requests::with_head;
 
 /// The state of a queue pair that is not connected. It accepts receive work requests only.
@@ -69,7 +68,7 @@ pub struct QueuePair<S = Ready> {
 
 #[derive(Debug)]
 struct Inner {
-    backend: QpBackend,
+    handle: QpHandle,
     fork: ForkMark,
     send: SendQueue,
     receive: Incoming,
@@ -79,23 +78,21 @@ struct Inner {
 }
 
 impl Inner {
-    /// Assembles a queue pair of this process's own NIC.
-    fn own(
-        local: LocalQp,
+    fn new(
+        handle: QpHandle,
         domain: &ProtectionDomain,
-        send_cq: &Arc<Cq>,
-        receive_cq: &Arc<Cq>,
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
         send_ring: Ring,
         receive: Incoming,
-        options: &QpOptions,
     ) -> Inner {
         Inner {
-            backend: QpBackend::Own(local),
             fork: domain.context().fork(),
-            send: options.send_side(send_ring),
+            send: handle.options.send_side(send_ring),
+            handle,
             receive,
-            receive_cq: Arc::clone(receive_cq),
-            send_cq: Arc::clone(send_cq),
+            receive_cq: Arc::clone(receive_cq.shared()),
+            send_cq: Arc::clone(send_cq.shared()),
             _domain: domain.clone(),
         }
     }
@@ -117,28 +114,28 @@ pub(crate) fn parts(
     if !send_cq.context.is(domain.context()) || !receive_cq.context.is(domain.context()) {
         return Err(CreateError::OtherContext);
     }
-    let engine = send_cq.engine()?;
-    let elsewhere = srq.is_some_and(|srq| !Arc::ptr_eq(&srq.shared().engine, engine));
-    if elsewhere || !Arc::ptr_eq(engine, receive_cq.engine()?) {
+    let engine = &send_cq.engine;
+    let elsewhere = srq.is_some_and(|srq| !srq.shared().engine.is(engine));
+    if elsewhere || !engine.is(&receive_cq.engine) {
         return Err(CreateError::DifferentEngines);
     }
     // The longest work request always fits. Only a recycled ring has exactly the slots of its program.
     let least = if options.fetching == Fetching::Recycled { 1 } else { wqe::MAX_SLOTS as u32 };
-    let send_ring = domain.context().ring(options.max_send_wr.max(least))?;
+    let (send_ring, send_part) = engine.queue(options.max_send_wr.max(least))?;
     let (receives, receive) = match (srq, service) {
         (Some(srq), _) => (Receives::Shared(srq.shared().number), Incoming::Shared(Arc::clone(srq.shared()))),
         (None, Service::XrcInitiator) => (Receives::None, Incoming::None),
         (None, _) => {
             let slots = options.max_recv_wr.max(1) * remora_nic::stride(options.max_recv_sge) as u32;
-            let ring = domain.context().ring(slots)?;
-            let own = options.receive_side(ring.clone());
-            (Receives::Own { ring: engine.hand(ring), max_sge: options.max_recv_sge }, Incoming::Own(own))
+            let (ring, part) = engine.queue(slots)?;
+            let own = options.receive_side(ring);
+            (Receives::Own { ring: part, max_sge: options.max_recv_sge }, Incoming::Own(own))
         }
     };
     let init = QueuePairInit {
         service,
-        pd: domain.pd()?,
-        send_ring: engine.hand(send_ring.clone()),
+        pd: domain.pd(),
+        send_ring: send_part,
         receives,
         send_cq: send_cq.number,
         receive_cq: receive_cq.number,
@@ -157,20 +154,13 @@ impl QueuePair<Init> {
         srq: Option<&Srq>,
         options: &QpOptions,
     ) -> Result<QueuePair<Init>, CreateError> {
-        if let Some(daemon) = domain.context().daemon() {
-            let lent = matches!(service, Service::Rc | Service::Uc) && srq.is_none();
-            let lent = if lent { Ok(daemon) } else { Err(CreateError::NotByDaemon) };
-            return QueuePair::of_daemon(lent?, domain, send_cq, receive_cq, service, options);
-        }
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, service, srq, options)?;
+        let engine = &send_cq.shared().engine;
         if options.prism {
-            domain.context().adapter()?.table().use_wide()?;
+            engine.use_wide()?;
         }
-        let send_cq = send_cq.shared();
-        let receive_cq = receive_cq.shared();
-        let local =
-            LocalQp::new(domain.context(), send_cq.engine()?, service, options, Command::CreateQp(init))?;
-        let inner = Inner::own(local, domain, send_cq, receive_cq, send_ring, receive, options);
+        let handle = QpHandle::new(domain.context(), engine, service, options, Command::CreateQp(init))?;
+        let inner = Inner::new(handle, domain, send_cq, receive_cq, send_ring, receive);
         Ok(QueuePair { inner, state: PhantomData })
     }
 
@@ -179,14 +169,16 @@ impl QueuePair<Init> {
     /// # Errors
     /// [`ConnectError`], whose text names the remedy. The queue pair is dropped.
     pub fn connect(mut self, address: impl ToSocketAddrs) -> Result<QueuePair<Ready>, ConnectError> {
-        self.inner.backend.connect(address)?;
-        Ok(self.ready())
+        self.inner.handle.connect(address)?;
+        let pair = self.ready();
+        pair.leave_note()?;
+        Ok(pair)
     }
 
     /// Answers a connection request with this queue pair; see
     /// [`ConnectRequest::answer`](crate::ConnectRequest::answer).
     pub(crate) fn answer(mut self, request: Request) -> Result<(QueuePair<Ready>, Answered), ConnectError> {
-        let answered = self.inner.backend.answer(request)?;
+        let answered = self.inner.handle.answer(request)?;
         Ok((self.ready(), answered))
     }
 
@@ -199,12 +191,15 @@ impl QueuePair<Init> {
         mut first: QueuePair<Init>,
         mut second: QueuePair<Init>,
     ) -> Result<(QueuePair<Ready>, QueuePair<Ready>), ConnectError> {
-        QpBackend::connect_pair(&mut first.inner.backend, &mut second.inner.backend)?;
-        Ok((first.ready(), second.ready()))
+        QpHandle::connect_pair(&mut first.inner.handle, &mut second.inner.handle)?;
+        let pair = (first.ready(), second.ready());
+        pair.0.leave_note()?;
+        pair.1.leave_note()?;
+        Ok(pair)
     }
 
-    pub(crate) fn local_mut(&mut self) -> Result<&mut LocalQp, ConnectError> {
-        self.inner.backend.own_mut()
+    pub(crate) fn handle_mut(&mut self) -> &mut QpHandle {
+        &mut self.inner.handle
     }
 
     pub(crate) fn ready(self) -> QueuePair<Ready> {
@@ -216,7 +211,7 @@ impl Inner {
     #[inline]
     fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.refuse_child()?;
-        self.receive.post(request, || self.backend.ring())
+        self.receive.post(request, || self.handle.ring())
     }
 
     #[inline]
@@ -243,7 +238,7 @@ impl Inner {
     fn publish_and_ring(&mut self) -> Result<(), PostError> {
         let before = self.send.published();
         if self.send.publish()
-            && let Err(reentered) = self.backend.ring()
+            && let Err(reentered) = self.handle.ring()
         {
             self.send.withdraw(before);
             return Err(reentered.into());
@@ -310,7 +305,7 @@ impl QueuePair<Ready> {
     #[inline]
     pub fn batch(&mut self) -> Result<Batch<'_>, PostError> {
         self.inner.refuse_child()?;
-        if self.inner.backend.has_caller() {
+        if self.inner.handle.engine.has_caller() {
             return Err(PostError::Reentered);
         }
         Ok(Batch { inner: &mut self.inner })
@@ -332,12 +327,12 @@ impl QueuePair<Ready> {
 
     /// The private data that the peer's program sent when the two connected.
     pub fn peer_private_data(&self) -> &[u8] {
-        self.inner.backend.agreement().map_or(&[], |agreement| &agreement.remote.private_data)
+        self.agreement().map_or(&[], |agreement| &agreement.remote.private_data)
     }
 
     /// The parameters that the two sides agreed on; `None` for a loopback queue pair.
     pub fn agreement(&self) -> Option<&Agreement> {
-        self.inner.backend.agreement()
+        self.inner.handle.agreement.as_ref()
     }
 
     /// Returns whether the peer's queue pair, or its process, is gone. That is known at once if both sides
@@ -349,59 +344,60 @@ impl QueuePair<Ready> {
 
     /// The connection of the set-up, if it is kept. Its descriptor is readable when the peer is gone.
     pub fn connection(&self) -> Option<&SetupConnection> {
-        self.inner.backend.connection()
+        self.inner.handle.connection.as_ref()
     }
 
     /// Stores the connection of the set-up with the queue pair.
-    pub(crate) fn keep(&mut self, connection: Option<SetupConnection>) {
-        self.inner.backend.keep(connection);
+    pub(crate) fn keep(&mut self, connection: Option<SetupConnection>) -> Result<(), ConnectError> {
+        self.inner.handle.connection = connection;
+        self.leave_note()
     }
 
     /// The address of the peer, for bringing the queue pair up again by [`modify`](QueuePair::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
-        self.inner.backend.address_vector()
+        self.agreement().map(|agreement| self.inner.handle.address_vector(agreement))
     }
 
     /// Moves the queue pair to the error state: posted work, and work posted later, completes as flushed.
     pub fn fail(&mut self) {
-        self.inner.backend.fail();
+        self.inner.handle.fail();
     }
 
     /// Changes attributes, or the state (SQD and back), as `ibv_modify_qp` does.
     ///
     /// # Errors
     /// `Modify` if the transition or a value is not allowed; `Daemon` if it is a queue pair of a daemon, and
-    /// the change has an address vector.
+    /// the change has the address vector of another queue pair.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
-        self.inner.backend.modify(change)
+        self.inner.handle.modify(change)
     }
 
     /// The state and the attributes that were set so far (`ibv_query_qp`).
     pub fn query(&self) -> Modify {
-        self.inner.backend.query()
+        self.inner.handle.query()
     }
 }
 
 impl<S> QueuePair<S> {
     /// The queue pair's number, 24 bits, which the peer's packets carry.
     pub fn number(&self) -> u32 {
-        self.inner.backend.number()
+        self.inner.handle.number.get()
     }
 
     /// The queue pair's state in the NIC.
     pub fn state(&self) -> State {
-        self.inner.backend.state()
+        self.inner.handle.state()
     }
 
     /// The private data that is sent to the peer's program when the two connect
     /// ([`QpOptions::private_data`]).
     pub fn private_data(&self) -> &[u8] {
-        &self.inner.backend.options().private_data
+        &self.inner.handle.options.private_data
     }
 
     /// The transport service: RC, UC, UD or XRC.
     pub fn service(&self) -> Service {
-        self.inner.backend.service()
+        self.inner.handle.service
     }
 
     /// Posts a receive work request. It may be posted before connecting, so that it is ready for the first
@@ -417,7 +413,21 @@ impl<S> QueuePair<S> {
 
     /// The engine that serves the queue pair, counted from 0.
     pub fn engine(&self) -> usize {
-        self.inner.backend.engine_number()
+        self.inner.handle.engine.number()
+    }
+}
+
+#[cfg(test)]
+impl<S> QueuePair<S> {
+    /// The memory of both queues.
+    pub(crate) fn rings(&self) -> [&Ring; 2] {
+        let Incoming::Own(own) = &self.inner.receive else { panic!("the queue pair has a receive queue") };
+        [self.inner.send.ring(), own.ring()]
+    }
+
+    /// Rings the doorbell without having posted anything.
+    pub(crate) fn ring(&self) {
+        self.inner.handle.ring().unwrap();
     }
 }
 

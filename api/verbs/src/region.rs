@@ -1,11 +1,11 @@
 //! Memory regions: registered memory of this process, and the description of one that a peer needs.
 
-use remora_memory::{Access, AccessError, Bytes, Key, Range, Table};
-use remora_nic::{Remote, Sge};
+use remora_memory::{Access, AccessError, Bytes, Key, MemoryCommand, Range};
+use remora_nic::{Device, DeviceError, Remote, Sge};
 use std::sync::atomic::AtomicU64;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::nicd::message::{RegionFacts, Request};
+use crate::nicd::message::Request;
 use crate::{CreateError, ProtectionDomain};
 
 /// Registered memory. The program reads and writes it by copying: peers may change it at any moment, so
@@ -75,7 +75,7 @@ impl MemoryRegion {
         ranges: &[Range],
         access: Access,
     ) -> Result<Self, CreateError> {
-        let key = domain.context().adapter()?.table().register(domain.pd()?, ranges, access)?;
+        let key = domain.key_of(MemoryCommand::Register { pd: domain.pd(), ranges, access })?;
         let lowest = ranges.iter().map(|range| range.iova).min().unwrap_or(0);
         let base = if access.contains(Access::ZERO_BASED) { lowest } else { 0 };
         let first = ranges.first();
@@ -90,12 +90,21 @@ impl MemoryRegion {
         })
     }
 
-    /// Wraps a region of a daemon's memory that is mapped into this process.
-    pub(crate) fn lent(domain: &ProtectionDomain, facts: &RegionFacts, bytes: Bytes) -> MemoryRegion {
-        let len = bytes.len();
-        let key = Key::new(facts.key);
-        let domain = domain.clone();
-        MemoryRegion { domain, key, bytes: Some(bytes), offset: 0, len, iova: facts.iova, ended: false }
+    /// Takes over a region that an earlier program of the tenant has left with the daemon.
+    pub(crate) fn take_over(domain: &ProtectionDomain, key: Key, range: Range) -> MemoryRegion {
+        let Range { bytes, offset, len, iova } = range;
+        MemoryRegion { domain: domain.clone(), key, bytes: Some(bytes), offset, len, iova, ended: false }
+    }
+
+    /// Gives the region a name, by which a later program of the tenant recognises it. No effect if the NIC
+    /// belongs to this process.
+    pub(crate) fn set_name(&self, name: &str) -> Result<(), CreateError> {
+        match self.domain.device().daemon().filter(|daemon| daemon.keeps()) {
+            Some(daemon) if !name.is_empty() => {
+                daemon.done(&Request::NameRegion { key: self.key.get(), name: name.to_owned() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Registers the caller's `len` bytes from `start` on.
@@ -113,9 +122,8 @@ impl MemoryRegion {
             return Err(remora_memory::Error::Invalid.into());
         }
         // SAFETY: the caller's promise.
-        let key = unsafe {
-            domain.context().adapter()?.table().register_raw(domain.pd()?, start, len, iova, access)?
-        };
+        let key =
+            unsafe { domain.device().engine()?.table().register_raw(domain.pd(), start, len, iova, access)? };
         Ok(MemoryRegion { domain: domain.clone(), key, bytes: None, offset: 0, len, iova, ended: false })
     }
 
@@ -126,28 +134,16 @@ impl MemoryRegion {
     pub fn deregister(mut self) -> Result<(), (MemoryRegion, remora_memory::Error)> {
         let context = self.domain.context();
         if !context.fork().is_child()
-            && let Err(error) = self.end(Table::deregister)
+            && let Err(error) = self.domain.device().memory(MemoryCommand::Deregister(self.key))
         {
+            let error = match error {
+                DeviceError::Memory(error) => error,
+                _ => remora_memory::Error::Busy,
+            };
             return Err((self, error));
         }
         self.ended = true;
         Ok(())
-    }
-
-    /// Removes the key: from the NIC's table by `release`, or at the daemon.
-    fn end(
-        &self,
-        release: fn(&Table, Key) -> Result<(), remora_memory::Error>,
-    ) -> Result<(), remora_memory::Error> {
-        let context = self.domain.context();
-        match (context.adapter(), context.daemon()) {
-            (Ok(adapter), _) => release(adapter.table(), self.key),
-            (_, Some(daemon)) => {
-                daemon.release(&Request::Deregister(self.key.get()));
-                Ok(())
-            }
-            _ => Ok(()),
-        }
     }
 
     pub(crate) fn domain(&self) -> &ProtectionDomain {
@@ -266,11 +262,7 @@ impl Drop for MemoryRegion {
         if !self.ended && !context.fork().is_child() {
             // `revoke` also unbinds the windows of the region. A program that must know of them calls
             // `deregister`.
-            let ended = self.end(Table::revoke);
-            debug_assert!(
-                ended.is_ok(),
-                "only this region deregisters its key, and never from inside a pass"
-            );
+            self.domain.device().end_memory(MemoryCommand::Revoke(self.key));
         }
     }
 }

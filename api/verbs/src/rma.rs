@@ -31,20 +31,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod backend;
+mod engine;
 mod grant;
 mod portal;
 mod servers;
 
 use remora_host::random_key;
-use remora_nic::rma::{Identity, Regions};
+use remora_nic::rma::Identity;
 use remora_wire::frame::Endpoint;
 use std::sync::Arc;
 
-use crate::nicd::message::Request;
 use crate::{Context, CreateError, MemoryRegion, ProtectionDomain};
 
-pub(crate) use backend::OwnRma;
+pub(crate) use engine::{RegionTable, RmaEngine};
 pub use grant::{Client, Grant};
 pub use portal::{Portal, RmaError, TRANSFERS};
 pub use remora_nic::rma::{Cipher, Facts, RegionKey, Rights};
@@ -52,8 +51,6 @@ pub use remora_transport::rma::executor::{CongestionSettings, ControlKind, Submi
 pub use remora_transport::rma::{Settings, Status, Timers, WriteDebit};
 pub use remora_wire::rma::{Class, Kind};
 pub(crate) use servers::{Reached, Servers};
-
-use backend::Backend;
 
 /// The options of 1RMA on a device. A daemon's NIC uses the options of the daemon, except `congestion`.
 #[derive(Copy, Clone, Debug)]
@@ -91,7 +88,7 @@ pub struct Rma {
 #[derive(Debug)]
 struct Inner {
     context: Context,
-    backend: Backend,
+    engine: RmaEngine,
     identity: Client,
     options: RmaOptions,
 }
@@ -104,11 +101,7 @@ impl Context {
     /// 1RMA on the engine; `System` if the system gives no randomness; `Daemon` if the daemon refuses.
     pub fn open_rma(&self, options: &RmaOptions) -> Result<Rma, CreateError> {
         self.refuse_child()?;
-        let (backend, identity) = match self.daemon() {
-            Some(daemon) => Backend::of_daemon(daemon)?,
-            None => Backend::own(OwnRma::open(self, options)?)?,
-        };
-        Ok(Rma::new(self, backend, identity, options))
+        Rma::new(self, RmaEngine::open(self, options)?, options)
     }
 
     /// Like [`open_rma`](Context::open_rma), with a cipher of the program, which must have space for the
@@ -118,9 +111,8 @@ impl Context {
     /// The errors of [`open_rma`](Context::open_rma); `NotByDaemon`.
     pub fn open_rma_with(&self, options: &RmaOptions, cipher: Box<dyn Cipher>) -> Result<Rma, CreateError> {
         self.refuse_child()?;
-        let regions = Arc::new(Regions::new(options.regions));
-        let (backend, identity) = Backend::own(OwnRma::with(self, options, regions, cipher)?)?;
-        Ok(Rma::new(self, backend, identity, options))
+        let regions = RegionTable::new(options.regions);
+        Rma::new(self, RmaEngine::with(self, options, &regions, cipher)?, options)
     }
 }
 
@@ -128,9 +120,10 @@ impl Context {
 const NO_RANDOMNESS: CreateError = CreateError::System("random bytes", 38);
 
 impl Rma {
-    fn new(context: &Context, backend: Backend, identity: Client, options: &RmaOptions) -> Rma {
-        let inner = Inner { context: context.clone(), backend, identity, options: *options };
-        Rma { inner: Arc::new(inner) }
+    fn new(context: &Context, engine: RmaEngine, options: &RmaOptions) -> Result<Rma, CreateError> {
+        let identity = engine.identity()?;
+        let inner = Inner { context: context.clone(), engine, identity, options: *options };
+        Ok(Rma { inner: Arc::new(inner) })
     }
 
     /// Starts 1RMA on another engine of the device, over the same regions. A grant names one engine as its
@@ -139,21 +132,18 @@ impl Rma {
     /// # Errors
     /// The errors of [`open_rma`](Context::open_rma); `NotByDaemon`.
     pub fn on_engine(&self, engine: usize) -> Result<Rma, CreateError> {
-        let Inner { context, backend, identity, options } = &*self.inner;
+        let Inner { context, engine: first, identity, options } = &*self.inner;
         context.refuse_child()?;
-        let Backend::Own(own) = backend else { return Err(CreateError::NotByDaemon) };
         let options = RmaOptions { engine, ..*options };
-        let own =
-            OwnRma::with(context, &options, own.regions.clone(), remora_host::rma_cipher(options.keys))?;
-        Ok(Rma::new(context, Backend::Own(own), *identity, &options))
+        let cipher = remora_host::rma_cipher(options.keys);
+        let engine = RmaEngine::with(context, &options, &first.regions, cipher)?;
+        let inner = Inner { context: context.clone(), engine, identity: *identity, options };
+        Ok(Rma { inner: Arc::new(inner) })
     }
 
     /// The present numbers of 1RMA objects on the engine. `None` for a daemon's engine.
     pub fn facts(&self) -> Option<Facts> {
-        match &self.inner.backend {
-            Backend::Own(rma) => rma.engine.rma_facts(),
-            Backend::Lent(_) => None,
-        }
+        self.inner.engine.engine.engine().ok()?.rma_facts()
     }
 
     /// Assigns a RegionId to a region. Peers access the region with these rights and with keys derived from
@@ -171,7 +161,7 @@ impl Rma {
         self.inner.context.refuse_child()?;
         self.refuse_other(memory.domain())?;
         let key = key_or_random(key)?;
-        let id = self.inner.backend.register(&memory, rights, &key)?;
+        let id = self.inner.engine.regions.register(&memory, rights, &key)?;
         Ok(RmaRegion { rma: self.clone(), id, rights, key, memory })
     }
 
@@ -202,10 +192,7 @@ impl Rma {
 
     /// The address to which peers send requests.
     pub fn endpoint(&self) -> Endpoint {
-        match &self.inner.backend {
-            Backend::Own(rma) => rma.engine.facts().endpoint,
-            Backend::Lent(_) => self.inner.context.port().endpoint,
-        }
+        self.inner.engine.engine.facts().endpoint
     }
 
     /// Resolves the way to a server if the port must query the network for it (`xdp`). Over `udp` nothing is
@@ -215,13 +202,7 @@ impl Rma {
     /// `Forked` in a forked child; `Unreachable`; `Daemon` if the daemon refuses.
     pub fn reach(&self, server: Endpoint) -> Result<(), CreateError> {
         self.inner.context.refuse_child()?;
-        match &self.inner.backend {
-            Backend::Own(rma) => rma.reach(server),
-            Backend::Lent(daemon) if self.inner.context.port().kind == remora_host::PortKind::Xdp => {
-                daemon.done(&Request::Reach(server))
-            }
-            Backend::Lent(_) => Ok(()),
-        }
+        self.inner.engine.reach(server)
     }
 }
 
@@ -250,7 +231,7 @@ impl RmaRegion {
     /// Returns the grant by which `client` uses the region under its present key. The grant is secret: send
     /// it over a confidential channel.
     pub fn grant(&self, client: &Client) -> Grant {
-        let current = self.rma.inner.backend.key(self.id);
+        let current = self.rma.inner.engine.regions.key(self.id);
         self.grant_under(client, current.as_ref().unwrap_or(&self.key))
     }
 
@@ -279,7 +260,7 @@ impl RmaRegion {
     pub fn rekey(&mut self, key: Option<RegionKey>) -> Result<(), CreateError> {
         self.rma.inner.context.refuse_child()?;
         let key = key_or_random(key)?;
-        self.rma.inner.backend.rekey(self.id, &key)?;
+        self.rma.inner.engine.regions.rekey(self.id, &key)?;
         self.key = key;
         Ok(())
     }
@@ -294,9 +275,9 @@ impl RmaRegion {
         let key = key_or_random(key)?;
         let id = std::mem::take(&mut self.id);
         if id != 0 {
-            self.rma.inner.backend.deregister(id);
+            self.rma.inner.engine.regions.deregister(id);
         }
-        self.id = self.rma.inner.backend.register(&self.memory, self.rights, &key)?;
+        self.id = self.rma.inner.engine.regions.register(&self.memory, self.rights, &key)?;
         self.key = key;
         Ok(())
     }
@@ -312,7 +293,7 @@ fn key_or_random(key: Option<RegionKey>) -> Result<RegionKey, CreateError> {
 impl Drop for RmaRegion {
     fn drop(&mut self) {
         if self.id != 0 && !self.rma.inner.context.fork().is_child() {
-            self.rma.inner.backend.deregister(self.id);
+            self.rma.inner.engine.regions.deregister(self.id);
         }
     }
 }

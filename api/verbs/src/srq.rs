@@ -1,10 +1,10 @@
 //! Shared receive queues: several queue pairs take their receive work requests from one queue.
 
-use remora_host::Engine;
-use remora_nic::{Command, FromReply, ReceiveQueue, ReceiveRequest, Ring, SrqFacts, SrqInit, XrcSrq, wqe};
+use remora_nic::{Command, FromReply, ReceiveQueue, ReceiveRequest, SrqFacts, SrqInit, XrcSrq, wqe};
 use remora_wire::Qpn;
 use std::sync::Arc;
 
+use crate::engine_handle::EngineHandle;
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, XrcDomain};
 
 /// Attributes of a new shared receive queue.
@@ -67,7 +67,7 @@ pub struct Srq {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub number: Qpn,
-    pub engine: Arc<Engine>,
+    pub engine: EngineHandle,
     pub domain: ProtectionDomain,
     /// For an XRC queue, its XRC domain and its completion queue, which are kept alive.
     _beside: Option<(XrcDomain, Arc<crate::completion_queue::Shared>)>,
@@ -76,8 +76,7 @@ pub(crate) struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if !self.domain.context().fork().is_child() {
-            let ended = self.engine.ask::<()>(Command::DestroySrq(self.number));
-            debug_assert!(ended.is_ok(), "queue pairs hold their shared receive queue");
+            self.engine.end(Command::DestroySrq(self.number));
         }
     }
 }
@@ -96,11 +95,7 @@ fn slots(max_wr: u32, max_sge: u32) -> Result<u32, CreateError> {
 
 impl Srq {
     pub(crate) fn new(domain: &ProtectionDomain, options: &SrqOptions) -> Result<Srq, CreateError> {
-        let engines = domain.context().adapter()?.engines();
-        let asked = options.engine as u64 + 1;
-        let most = engines.len() as u64;
-        let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
-        Srq::make(domain, engine, options, None)
+        Srq::make(domain, &domain.context().engine_handle(options.engine)?, options, None)
     }
 
     pub(crate) fn of_xrc(
@@ -113,7 +108,7 @@ impl Srq {
         if !cq.context.is(domain.context()) {
             return Err(CreateError::OtherContext);
         }
-        if !Arc::ptr_eq(cq.engine()?, xrc.engine()) {
+        if !cq.engine.is(xrc.engine()) {
             return Err(CreateError::DifferentEngines);
         }
         Srq::make(domain, xrc.engine(), options, Some((xrc.clone(), Arc::clone(cq))))
@@ -121,17 +116,17 @@ impl Srq {
 
     fn make(
         domain: &ProtectionDomain,
-        engine: &Arc<Engine>,
+        engine: &EngineHandle,
         options: &SrqOptions,
         beside: Option<(XrcDomain, Arc<crate::completion_queue::Shared>)>,
     ) -> Result<Srq, CreateError> {
         domain.context().refuse_child()?;
         let max_sge = options.max_sge;
-        let ring = domain.context().ring(slots(options.max_wr, max_sge)?)?;
+        let (ring, part) = engine.queue(slots(options.max_wr, max_sge)?)?;
         let xrc = beside.as_ref().map(|(xrc, cq)| XrcSrq { domain: xrc.number(), cq: cq.number });
-        let init = SrqInit { pd: domain.pd()?, ring: engine.hand(ring.clone()), max_sge, xrc };
+        let init = SrqInit { pd: domain.pd(), ring: part, max_sge, xrc };
         let number = engine.ask(Command::CreateSrq(init))?;
-        let shared = Shared { number, engine: Arc::clone(engine), domain: domain.clone(), _beside: beside };
+        let shared = Shared { number, engine: engine.clone(), domain: domain.clone(), _beside: beside };
         let receive = ReceiveQueue::new(ring, max_sge);
         Ok(Srq { shared: Arc::new(shared), receive, max_sge })
     }
@@ -185,15 +180,15 @@ impl Srq {
     /// `Forked` in a forked child; `TooMany`; `Nic(TooSmall)` if the waiting requests, or the limit, do not
     /// fit.
     pub fn resize(&mut self, max_wr: u32) -> Result<(), CreateError> {
-        let ring: Ring = self.shared.domain.context().ring(slots(max_wr, self.max_sge)?)?;
-        let handed = self.shared.engine.hand(ring.clone());
-        self.ask::<()>(Command::ResizeSrq { srq: self.shared.number, ring: handed })?;
+        self.shared.domain.context().refuse_child()?;
+        let (ring, part) = self.shared.engine.queue(slots(max_wr, self.max_sge)?)?;
+        self.ask::<()>(Command::ResizeSrq { srq: self.shared.number, ring: part })?;
         self.receive.moved(ring);
         Ok(())
     }
 
     fn ask<T: FromReply>(&self, command: Command) -> Result<T, CreateError> {
         self.shared.domain.context().refuse_child()?;
-        Ok(self.shared.engine.ask(command)?)
+        self.shared.engine.ask(command)
     }
 }

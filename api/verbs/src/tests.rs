@@ -1,6 +1,8 @@
 //! Tests with an engine that stands still, as on a busy machine. A program outside the crate cannot cause
 //! such stalls.
 
+mod devices;
+
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Memory windows (`ibv_mw`), and the null region.
 
-use remora_memory::{Access, Binding, Key, WindowType};
+use remora_memory::{Access, Binding, Key, MemoryCommand, WindowType};
 use remora_nic::{Operation, Sge, WorkRequest};
 
 use crate::{CreateError, MemoryRegion, ProtectionDomain, work};
@@ -43,7 +43,7 @@ pub struct MemoryWindow {
 impl MemoryWindow {
     pub(crate) fn new(domain: &ProtectionDomain, kind: WindowType) -> Result<MemoryWindow, CreateError> {
         domain.context().refuse_child()?;
-        let key = domain.context().adapter()?.table().alloc_window(domain.pd()?, kind)?;
+        let key = domain.key_of(MemoryCommand::AllocWindow { pd: domain.pd(), kind })?;
         Ok(MemoryWindow { domain: domain.clone(), kind, key, first: 0 })
     }
 
@@ -89,19 +89,16 @@ impl MemoryWindow {
 
     /// Reads the window's present key from the NIC, after a binding that was not executed.
     pub fn look(&mut self) {
-        let context = self.domain.context();
-        let (Ok(adapter), false) = (context.adapter(), context.fork().is_child()) else { return };
-        let table = adapter.table();
-        self.key = table.window_key(self.key).unwrap_or(self.key);
+        if !self.domain.context().fork().is_child() {
+            self.key = self.domain.key_of(MemoryCommand::QueryWindow(self.key)).unwrap_or(self.key);
+        }
     }
 }
 
 impl Drop for MemoryWindow {
     fn drop(&mut self) {
-        let context = self.domain.context();
-        if let (Ok(adapter), false) = (context.adapter(), context.fork().is_child()) {
-            let ended = adapter.table().free_window(self.key);
-            debug_assert!(ended.is_ok(), "only this window ends it, and never from inside a pass");
+        if !self.domain.context().fork().is_child() {
+            self.domain.device().end_memory(MemoryCommand::FreeWindow(self.key));
         }
     }
 }
@@ -137,7 +134,7 @@ pub struct NullRegion {
 impl NullRegion {
     pub(crate) fn new(domain: &ProtectionDomain) -> Result<NullRegion, CreateError> {
         domain.context().refuse_child()?;
-        let key = domain.context().adapter()?.table().register_null(domain.pd()?)?;
+        let key = domain.key_of(MemoryCommand::RegisterNull(domain.pd()))?;
         Ok(NullRegion { domain: domain.clone(), key })
     }
 
@@ -154,13 +151,8 @@ impl NullRegion {
 
 impl Drop for NullRegion {
     fn drop(&mut self) {
-        let context = self.domain.context();
-        if let (Ok(adapter), false) = (context.adapter(), context.fork().is_child()) {
-            let ended = adapter.table().deregister(self.key);
-            debug_assert!(
-                ended.is_ok(),
-                "only this region deregisters its key, and never from inside a pass"
-            );
+        if !self.domain.context().fork().is_child() {
+            self.domain.device().end_memory(MemoryCommand::Deregister(self.key));
         }
     }
 }

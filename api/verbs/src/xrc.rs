@@ -35,7 +35,7 @@ use remora_nic::{AddressVector, Command, Service, WorkRequest};
 use remora_transport::state::State;
 use std::net::ToSocketAddrs;
 
-use crate::local_qp::LocalQp;
+use crate::qp_handle::QpHandle;
 use crate::queue_pair::Own;
 use crate::{CreateError, Init, Modify, PostError, QpOptions, QueuePair, Ready};
 
@@ -48,8 +48,8 @@ impl XrcDomain {
         options.check(Own::Neither)?;
         self.context().refuse_child()?;
         let create = Command::CreateXrcTarget { domain: self.number() };
-        let local = LocalQp::new(self.context(), self.engine(), Service::XrcTarget, options, create)?;
-        Ok(XrcTarget { local, _domain: self.clone(), state: std::marker::PhantomData })
+        let handle = QpHandle::new(self.context(), self.engine(), Service::XrcTarget, options, create)?;
+        Ok(XrcTarget { handle, _domain: self.clone(), state: std::marker::PhantomData })
     }
 }
 
@@ -57,14 +57,14 @@ impl XrcDomain {
 /// receive queue that it names, and accesses memory in that queue's protection domain.
 #[derive(Debug)]
 pub struct XrcTarget<S = Ready> {
-    local: LocalQp,
+    handle: QpHandle,
     _domain: XrcDomain,
     state: std::marker::PhantomData<fn() -> S>,
 }
 
 impl XrcTarget<Init> {
     fn ready(self) -> XrcTarget<Ready> {
-        XrcTarget { local: self.local, _domain: self._domain, state: std::marker::PhantomData }
+        XrcTarget { handle: self.handle, _domain: self._domain, state: std::marker::PhantomData }
     }
 
     /// Connects to an initiator of the [`Listener`](crate::Listener) at `address`.
@@ -72,7 +72,7 @@ impl XrcTarget<Init> {
     /// # Errors
     /// [`ConnectError`]. The target is dropped.
     pub fn connect(mut self, address: impl ToSocketAddrs) -> Result<XrcTarget<Ready>, ConnectError> {
-        self.local.connect(address)?;
+        self.handle.connect(address)?;
         Ok(self.ready())
     }
 
@@ -80,7 +80,7 @@ impl XrcTarget<Init> {
         mut self,
         request: remora_host::connect::Request,
     ) -> Result<XrcTarget<Ready>, ConnectError> {
-        self.local.connection = self.local.answer(request)?.go()?;
+        self.handle.connection = self.handle.answer(request)?.go()?;
         Ok(self.ready())
     }
 }
@@ -88,7 +88,7 @@ impl XrcTarget<Init> {
 impl XrcTarget<Ready> {
     /// Moves the target to the error state.
     pub fn fail(&mut self) {
-        self.local.fail();
+        self.handle.fail();
     }
 
     /// Changes attributes, or the state, as `ibv_modify_qp` does.
@@ -96,24 +96,24 @@ impl XrcTarget<Ready> {
     /// # Errors
     /// `Modify` if the transition or a value is not allowed.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
-        self.local.modify(change)
+        self.handle.modify(change)
     }
 
     /// The address of the peer, for bringing the target up again by [`modify`](XrcTarget::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
-        self.local.agreement.as_ref().map(|agreement| self.local.address_vector(agreement))
+        self.handle.agreement.as_ref().map(|agreement| self.handle.address_vector(agreement))
     }
 }
 
 impl<S> XrcTarget<S> {
     /// The target's number, 24 bits, which the initiator's packets carry.
     pub fn number(&self) -> u32 {
-        self.local.number.get()
+        self.handle.number.get()
     }
 
     /// The target's state in the NIC.
     pub fn state(&self) -> State {
-        self.local.state()
+        self.handle.state()
     }
 }
 
@@ -153,7 +153,7 @@ impl XrcInitiator<Init> {
         request: remora_host::connect::Request,
     ) -> Result<XrcInitiator<Ready>, ConnectError> {
         let (mut pair, answered) = self.pair.answer(request)?;
-        pair.keep(answered.go()?);
+        pair.keep(answered.go()?)?;
         Ok(XrcInitiator { pair })
     }
 
@@ -165,7 +165,7 @@ impl XrcInitiator<Init> {
         mut initiator: XrcInitiator<Init>,
         mut target: XrcTarget<Init>,
     ) -> Result<(XrcInitiator<Ready>, XrcTarget<Ready>), ConnectError> {
-        LocalQp::connect_pair(initiator.pair.local_mut()?, &mut target.local)?;
+        QpHandle::connect_pair(initiator.pair.handle_mut(), &mut target.handle)?;
         Ok((XrcInitiator { pair: initiator.pair.ready() }, target.ready()))
     }
 }

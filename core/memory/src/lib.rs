@@ -77,6 +77,6 @@ pub use mem::Mem;
 pub use pass::Reentered;
 pub use scratch::Scratch;
 pub use span::{Lines, Span, prefetch, settle};
-pub use table::{Addresses, Config, Range, Table, TableChange, TableObserver};
+pub use table::{Addresses, Config, MemoryCommand, MemoryReply, Range, Table, TableChange, TableObserver};
 pub use update::Width;
 pub use window::{BindError, Binding, Owner, WindowType};

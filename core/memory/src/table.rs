@@ -1,10 +1,12 @@
 //! The table of protection domains and regions of one NIC.
 
 mod change;
+mod command;
 mod reregister;
 mod windows;
 
 pub use change::{Addresses, TableChange, TableObserver};
+pub use command::{MemoryCommand, MemoryReply};
 
 use crate::entry::{Entry, Piece};
 use crate::key::{Issued, Keyring, location};

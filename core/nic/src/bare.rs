@@ -1,11 +1,13 @@
 //! A NIC without a port and without a clock: for tools that show chains, for fuzzers and for benchmarks.
 
-use remora_memory::{Biased, Guard, Table};
+use remora_memory::{Biased, Bytes, Guard, MemoryCommand, MemoryReply, Reentered, Table};
 use remora_transport::Instant;
 use std::sync::Arc;
 
 use crate::command::{Command, CommandError, FromReply, Reply};
 use crate::config::Config;
+use crate::device::{BellOwner, Device, DeviceError, Doorbell};
+use crate::event::AsyncEvent;
 use crate::nic::Nic;
 use crate::part_number::PartNumber;
 use crate::parts::HandedPart;
@@ -49,5 +51,36 @@ impl Bare {
         let mut guard = self.enter();
         let (nic, mem) = guard.parts();
         nic.ask(Instant(0), mem, command)
+    }
+}
+
+impl Device for Bare {
+    fn execute(&self, command: Command) -> Result<Reply, DeviceError> {
+        Ok(Bare::execute(self, command)?)
+    }
+
+    fn hand(&self, part: HandedPart) -> Result<PartNumber, DeviceError> {
+        Ok(Bare::hand(self, part))
+    }
+
+    fn allocate(&self, len: usize) -> Result<Bytes, DeviceError> {
+        Ok(Bytes::heap(len)?)
+    }
+
+    fn memory(&self, command: MemoryCommand<'_>) -> Result<MemoryReply, DeviceError> {
+        Ok(self.engine.table().execute(command)?)
+    }
+
+    fn assign_bell(&self, owner: BellOwner) -> Result<Doorbell, DeviceError> {
+        Ok(Doorbell { owner, index: 0 })
+    }
+
+    fn ring(&self, bell: Doorbell) -> Result<(), Reentered> {
+        self.enter().rung(bell.owner);
+        Ok(())
+    }
+
+    fn take_event(&self) -> Option<AsyncEvent> {
+        self.enter().event()
     }
 }

@@ -237,11 +237,6 @@ pub enum Command {
     },
     /// Creates a command portal of 1RMA. The reply has its number and its slots.
     CreatePortal(PortalInit),
-    /// Restricts a portal to commands of the bulk class. Other commands complete with an error.
-    RestrictToBulk {
-        /// Number of the portal.
-        portal: u32,
-    },
     /// Asks for the state of 1RMA on the engine.
     QueryRma,
     /// Destroys a portal. Its operations end without completions. Data of a write that was already sent may

@@ -3,9 +3,10 @@
 //! opened the port.
 
 use remora_wire::Qpn;
+use serde::{Deserialize, Serialize};
 
 /// An asynchronous event of a resource.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AsyncEvent {
     /// A request of this queue pair failed and the queue pair entered the error state (IBV_EVENT_QP_FATAL).
     QpFatal(Qpn),

@@ -25,6 +25,7 @@ mod congestion;
 mod context;
 pub mod cqe;
 mod datagram;
+mod device;
 mod egress;
 mod emit;
 mod event;
@@ -71,6 +72,7 @@ pub use command::{Command, CommandError, CommandFault, CommandKind, FromReply, O
 pub use completion_queue::{CqFlags, Notify};
 pub use config::{Config, NicError, QueuePairInit, Receives};
 pub use datagram::GRH;
+pub use device::{BellOwner, Device, DeviceError, Doorbell};
 pub use event::AsyncEvent;
 pub use fair_scheduler::FIRST_TENANT;
 pub use multicast::MULTICAST_QPN;

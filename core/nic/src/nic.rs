@@ -24,6 +24,7 @@ use remora_wire::{Qpn, packet};
 
 use crate::arrived::strip;
 use crate::config::{Config, NicError};
+use crate::device::BellOwner;
 use crate::egress::wants_turn;
 use crate::event::AsyncEvent;
 use crate::fair_scheduler::{FairScheduler, RMA};
@@ -99,6 +100,15 @@ impl Nic {
             _ => {}
         }
         self.attend(index);
+    }
+
+    /// Handles the doorbell of a queue pair or portal.
+    #[inline]
+    pub fn rung(&mut self, owner: BellOwner) {
+        match owner {
+            BellOwner::QueuePair(qp) => self.doorbell(qp),
+            BellOwner::Portal(portal) => self.ring_portal(portal),
+        }
     }
 
     /// Allows the NIC to fetch a managed send queue up to slot `count`, counted since the queue was created.

@@ -8,5 +8,5 @@ pub struct PartNumber(pub u32);
 
 impl PartNumber {
     /// The number of no part.
-    pub(crate) const NONE: PartNumber = PartNumber(u32::MAX);
+    pub const NONE: PartNumber = PartNumber(u32::MAX);
 }

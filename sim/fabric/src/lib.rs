@@ -31,4 +31,4 @@ pub use program::{
     ALL, CompletionQueue, FreeList, QueuePair, REMOTE, Region, Settings, SharedQueue, changes,
 };
 pub use trace::Trace;
-pub use world::{Config, LinkConfig, Sent, SwitchConfig, World};
+pub use world::{Config, LinkConfig, Sent, Simulated, SwitchConfig, World};

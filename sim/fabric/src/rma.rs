@@ -20,13 +20,12 @@ pub mod rotation;
 
 use std::sync::{Arc, Weak};
 
-use remora_memory::Pd;
 use remora_nic::rma::PortalFacts;
 use remora_nic::rma::{
     Cipher, Clock, Command, CommandQueue, Completion, Identity, Init, Operand, PortalInit, RegionError,
     RegionKey, RegionMemory, Regions, Rights,
 };
-use remora_nic::{NicError, Word, wqe::SLOT};
+use remora_nic::{NicError, PartNumber, Word, wqe::SLOT};
 use remora_transport::rma::Settings;
 use remora_wire::frame::Endpoint;
 use remora_wire::rma::{Class, Kind, Nonce};
@@ -151,24 +150,19 @@ impl World {
         incarnation: u32,
     ) -> Result<Portal, NicError> {
         let pd = self.pd(cq.node);
-        self.create_portal_of(cq, slots, pid, incarnation, pd)
+        let bulk_only = false;
+        let ring = PartNumber::NONE;
+        self.create_portal_of(cq, PortalInit { ring, slots, pd, cq: cq.number, pid, incarnation, bulk_only })
     }
 
-    /// Like [`World::create_portal`], in another protection domain.
+    /// Like [`World::create_portal`], with these attributes and memory of its own.
     ///
     /// # Errors
     /// Fails if the NIC rejects the portal.
-    pub fn create_portal_of(
-        &mut self,
-        cq: CompletionQueue,
-        slots: u16,
-        pid: u32,
-        incarnation: u32,
-        pd: Pd,
-    ) -> Result<Portal, NicError> {
+    pub fn create_portal_of(&mut self, cq: CompletionQueue, init: PortalInit) -> Result<Portal, NicError> {
+        let PortalInit { slots, pid, incarnation, .. } = init;
         let ring = ring(u32::from(slots));
-        let handed = self.hand(cq.node, ring.clone());
-        let init = PortalInit { ring: handed, slots, pd, cq: cq.number, pid, incarnation };
+        let init = PortalInit { ring: self.hand(cq.node, ring.clone()), ..init };
         let PortalFacts { number, first } = self.ask(cq.node, remora_nic::Command::CreatePortal(init))?;
         let commands = CommandQueue::new(ring);
         Ok(Portal { node: cq.node, number, first, slots, cq, pid, incarnation, commands })

@@ -4,6 +4,7 @@
 //! expires, or its program has used the NIC. A node with frames for a full link retries at every event of the
 //! world, as an engine that polls does, because the NIC counts such attempts.
 
+mod device;
 mod links;
 mod outlet;
 mod pairs;
@@ -23,6 +24,7 @@ use crate::network::{Due, PacketId};
 use crate::program::Program;
 use remora_fault::{Rules, Tally};
 
+pub use device::Simulated;
 pub use links::{LinkConfig, Sent, SwitchConfig};
 
 use links::Links;

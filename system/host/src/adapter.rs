@@ -368,6 +368,7 @@ impl Adapter {
             facts,
             max_qps: config.nic.max_qps as usize,
             waker: Arc::clone(waker),
+            events: Arc::clone(&self.events),
         };
         self.engines.push(Arc::new(Engine::new(parts, cell)));
         Ok(())

@@ -4,32 +4,23 @@
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use remora_memory::Bytes;
-use remora_wire::Qpn;
+use remora_nic::BellOwner;
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::io;
 
 use crate::doorbells::Doorbells;
 use crate::watch::WAKER;
 
-/// The owner of a doorbell.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Rung {
-    /// A queue pair, whose queues have new work.
-    QueuePair(Qpn),
-    /// A command portal of 1RMA, by its number.
-    Portal(u32),
-}
-
 /// The owners of the doorbells of a set, by index.
 #[derive(Debug, Default)]
 pub(crate) struct Bells {
-    places: Vec<Option<Rung>>,
+    places: Vec<Option<BellOwner>>,
     free: Vec<u32>,
 }
 
 impl Bells {
     /// Assigns a free doorbell to a queue pair or portal, and returns its index.
-    pub(crate) fn hang(&mut self, target: Rung) -> u32 {
+    pub(crate) fn hang(&mut self, target: BellOwner) -> u32 {
         if let Some(index) = self.free.pop() {
             self.places[index as usize] = Some(target);
             return index;
@@ -47,7 +38,7 @@ impl Bells {
 
     /// Returns the owner of the doorbell with this index.
     #[inline]
-    pub(crate) fn get(&self, index: u32) -> Option<Rung> {
+    pub(crate) fn get(&self, index: u32) -> Option<BellOwner> {
         self.places.get(index as usize).copied().flatten()
     }
 }
@@ -101,7 +92,7 @@ impl Sets {
 
     /// Calls `rung` for each doorbell that was rung. Returns whether there was one.
     #[inline]
-    pub(crate) fn take(&self, mut rung: impl FnMut(Rung)) -> bool {
+    pub(crate) fn take(&self, mut rung: impl FnMut(BellOwner)) -> bool {
         let mut any = false;
         for set in self.sets.iter().flatten() {
             set.doorbells.take(|index| {
@@ -131,6 +122,7 @@ impl Sets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_wire::Qpn;
 
     fn shared(sets: &mut Sets, poll: &mio::Poll) -> (u32, Doorbells<Bytes>) {
         let bytes = Bytes::heap(Doorbells::size(64)).unwrap();
@@ -142,8 +134,8 @@ mod tests {
     fn taken(sets: &Sets) -> Vec<u32> {
         let mut rung = Vec::new();
         sets.take(|target| match target {
-            Rung::QueuePair(qp) => rung.push(qp.get()),
-            Rung::Portal(number) => rung.push(1000 + number),
+            BellOwner::QueuePair(qp) => rung.push(qp.get()),
+            BellOwner::Portal(number) => rung.push(1000 + number),
         });
         rung
     }
@@ -154,8 +146,8 @@ mod tests {
         let mut sets = Sets::default();
         let (one, ones) = shared(&mut sets, &poll);
         let (two, twos) = shared(&mut sets, &poll);
-        assert_eq!(sets.bells(one).unwrap().hang(Rung::QueuePair(Qpn::new(11))), 0);
-        assert_eq!(sets.bells(two).unwrap().hang(Rung::QueuePair(Qpn::new(22))), 0);
+        assert_eq!(sets.bells(one).unwrap().hang(BellOwner::QueuePair(Qpn::new(11))), 0);
+        assert_eq!(sets.bells(two).unwrap().hang(BellOwner::QueuePair(Qpn::new(22))), 0);
         ones.ring(0);
         ones.ring(1);
         assert_eq!(taken(&sets), [11], "an index without a queue pair is ignored");
@@ -163,7 +155,7 @@ mod tests {
         assert!(sets.begin_sleep() && ones.is_asleep());
         assert_eq!(taken(&sets), [22]);
         assert!(!sets.begin_sleep());
-        assert_eq!(sets.bells(two).unwrap().hang(Rung::Portal(5)), 1);
+        assert_eq!(sets.bells(two).unwrap().hang(BellOwner::Portal(5)), 1);
         twos.ring(1);
         assert_eq!(taken(&sets), [1005], "portals and queue pairs are distinguished");
         sets.end_sleep();

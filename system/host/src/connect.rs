@@ -28,7 +28,6 @@ mod uplink;
 
 use remora_nic::Service;
 use remora_port::Peer;
-use remora_port::shm::Admit;
 use remora_wire::{Psn, Qpn};
 use rustix::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
@@ -44,10 +43,10 @@ pub use lasting::{Departures, SetupConnection};
 pub use listener::Listener;
 pub use message::{Hello, IRN, LASTING, LinkOffer, Message, PRISM, SOURCE_PORT, STROM};
 pub use pending::{PENDING, PENDING_OF_SOURCE};
+pub(crate) use request::give_link;
 pub use request::{Answered, Request};
 pub use shared::REQUESTS;
-pub use uplink::{Uplink, loop_back_multicast};
-use uplink::{add_link, add_loopback};
+pub use uplink::{LinkOfferer, LinkPeer, Uplink};
 
 /// Version of the set-up messages.
 pub const VERSION: u16 = 1;
@@ -304,8 +303,7 @@ fn take_peer(
         }
         (LinkOffer::New(name), PortKind::Shm) => {
             let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
-            let link = remora_port::shm::connect(name, Admit::SameUser, left).map_err(ConnectError::Link)?;
-            add_link(uplink, &remote, link)?
+            uplink.take_link(&LinkPeer::of(&remote), name, left)?
         }
         _ => return Err(ConnectError::BadMessage),
     };
@@ -359,7 +357,7 @@ fn link_pair(
     deadline: Deadline,
 ) -> Result<(Peer, Peer), ConnectError> {
     if from_first.engine == from_second.engine {
-        return Ok((add_loopback(first.uplink)?, add_loopback(second.uplink)?));
+        return Ok((first.uplink.loop_back()?, second.uplink.loop_back()?));
     }
     let known = first.uplink.reuse_link(from_second.engine);
     if let Some(known) = known {
@@ -369,23 +367,20 @@ fn link_pair(
         first.uplink.release_peer(known);
     }
     let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
-    let listener = remora_port::shm::Listener::new(remora_port::shm::DEFAULT_GEOMETRY, Admit::SameUser)
-        .map_err(ConnectError::Link)?;
+    let offered = first.uplink.offer_link()?;
+    let name = offered.name().to_owned();
     let (given, taken) = std::thread::scope(|scope| {
-        let taker = scope.spawn(|| remora_port::shm::connect(listener.name(), Admit::SameUser, left));
-        let given = request::give_link(&listener, None, deadline);
-        let taken = taker
-            .join()
-            .map_err(|_| ConnectError::Timeout(Stage::Link))
-            .and_then(|link| link.map_err(ConnectError::Link));
-        (given, taken)
+        let to_first = LinkPeer::of(from_first);
+        let taker = scope.spawn(move || second.uplink.take_link(&to_first, &name, left));
+        let given = offered.give(&LinkPeer::of(from_second), None, left);
+        (given, taker.join().map_err(|_| ConnectError::Timeout(Stage::Link)).and_then(|taken| taken))
     });
-    let to_second = add_link(first.uplink, from_second, given?)?;
-    match taken.and_then(|link| add_link(second.uplink, from_first, link)) {
-        Ok(to_first) => Ok((to_second, to_first)),
-        Err(error) => {
-            first.uplink.release_peer(to_second);
-            Err(error)
+    match (given, taken) {
+        (Ok(to_second), Ok(to_first)) => Ok((to_second, to_first)),
+        (given, taken) => {
+            given.iter().for_each(|peer| first.uplink.release_peer(*peer));
+            taken.iter().for_each(|peer| second.uplink.release_peer(*peer));
+            Err(given.and(taken).err().unwrap_or(ConnectError::Timeout(Stage::Link)))
         }
     }
 }

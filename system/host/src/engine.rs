@@ -3,7 +3,8 @@
 use mio::Waker;
 use remora_memory::{Biased, Bytes, Mem, Reentered, Table};
 use remora_nic::{
-    AddressVector, Command, CommandError, FIRST_TENANT, FromReply, HandedPart, Nic, PartNumber, Reply,
+    AddressVector, BellOwner, Command, CommandError, FIRST_TENANT, FromReply, HandedPart, Nic, PartNumber,
+    Reply,
 };
 use remora_port::capture::Capture;
 use remora_port::fault::Fault;
@@ -20,13 +21,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::attach::{Attach, AttachError};
-use crate::bells::{Bells, Rung, Sets};
+use crate::bells::{Bells, Sets};
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
-use crate::pass::{self, Core, CqHook, EventHook};
+use crate::pass::{self, Core, CqHook, EngineEvent, EventHook};
 use crate::peers::{EngineId, Peers};
 use crate::port_kind::PortKind;
 use crate::recording::{Feature, Tap};
+use crate::signal::Signal;
 use crate::watch::{Begun, Watch};
 
 mod beside;
@@ -148,9 +150,13 @@ impl Control<'_> {
         *self.event_hook = Some(hook);
     }
 
-    /// Assigns a doorbell to a queue pair and returns its index. There is a doorbell for every queue pair.
-    pub(crate) fn hang_bell(&mut self, qp: Qpn) -> u32 {
-        self.bells.hang(Rung::QueuePair(qp))
+    /// Assigns a doorbell to a queue pair and returns its index. There is a doorbell for every queue pair. A
+    /// portal is rung by its number.
+    pub(crate) fn assign_bell(&mut self, owner: BellOwner) -> u32 {
+        match owner {
+            BellOwner::QueuePair(_) => self.bells.hang(owner),
+            BellOwner::Portal(portal) => portal,
+        }
     }
 
     /// Frees the doorbell of a queue pair that was destroyed.
@@ -173,18 +179,15 @@ impl Control<'_> {
         self.sets.remove(self.watch.registry(), set);
     }
 
-    /// Assigns a doorbell of a shared set to a queue pair; `None` if there is no such set.
-    pub(crate) fn hang_shared_bell(&mut self, set: u32, qp: Qpn) -> Option<u32> {
-        let bell = self.sets.bells(set).map(|bells| bells.hang(Rung::QueuePair(qp)))?;
-        // A process with a set of doorbells is also a tenant of its own in the scheduling of the engine.
-        let tenant = set + FIRST_TENANT;
-        self.ask(Command::SetTenant { qp, tenant }).ok().map(|()| bell)
+    /// Assigns a doorbell of a shared set to a queue pair or portal; `None` if there is no such set.
+    pub(crate) fn assign_shared_bell(&mut self, set: u32, owner: BellOwner) -> Option<u32> {
+        self.sets.bells(set).map(|bells| bells.hang(owner))
     }
 
-    /// Assigns a doorbell of a shared set to a command portal; `None` if there is no such set. For
-    /// scheduling, 1RMA of all sets counts as one tenant.
-    pub(crate) fn hang_portal_bell(&mut self, set: u32, portal: u32) -> Option<u32> {
-        self.sets.bells(set).map(|bells| bells.hang(Rung::Portal(portal)))
+    /// Makes the processes of a shared set a tenant of their own in the scheduling of the engine, to which a
+    /// queue pair belongs. For scheduling, 1RMA of all sets counts as one tenant.
+    pub(crate) fn assign_tenant(&mut self, set: u32, qp: Qpn) -> Result<(), CommandError> {
+        self.ask(Command::SetTenant { qp, tenant: set + FIRST_TENANT })
     }
 
     /// Frees a doorbell of a shared set, whose queue pair or portal was destroyed.
@@ -296,6 +299,8 @@ pub struct Engine {
     pub(crate) asleep: AtomicBool,
     pub(crate) waker: Arc<Waker>,
     pub(crate) stats: DriverStats,
+    /// The asynchronous events of the adapter.
+    events: Arc<Signal<EngineEvent>>,
 }
 
 /// The parts of an engine besides its core.
@@ -306,6 +311,7 @@ pub(crate) struct EngineParts {
     pub facts: PortFacts,
     pub max_qps: usize,
     pub waker: Arc<Waker>,
+    pub events: Arc<Signal<EngineEvent>>,
 }
 
 impl Engine {
@@ -325,6 +331,7 @@ impl Engine {
             asleep: AtomicBool::new(false),
             waker: parts.waker,
             stats: DriverStats::default(),
+            events: parts.events,
         }
     }
 

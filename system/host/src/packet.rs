@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Maximum number of descriptors in a packet.
-pub const DESCRIPTORS: usize = 3;
+pub const DESCRIPTORS: usize = 64;
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 /// Time within which a listener must accept one more connection, when checking whether a process listens.

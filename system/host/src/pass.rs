@@ -3,7 +3,7 @@
 
 use remora_memory::Mem;
 use remora_nic::{
-    AsyncEvent, Command, CommandError, CommandFault, FromReply, HandedPart, Nic, PartNumber, Reply,
+    AsyncEvent, BellOwner, Command, CommandError, CommandFault, FromReply, HandedPart, Nic, PartNumber, Reply,
 };
 use remora_port::Port;
 use remora_transport::Instant;
@@ -11,7 +11,7 @@ use remora_wire::Qpn;
 use std::sync::Arc;
 
 use crate::attach::Attach;
-use crate::bells::{Bells, Rung, Sets};
+use crate::bells::{Bells, Sets};
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
 use crate::peers::Peers;
@@ -136,14 +136,14 @@ impl<P: Port + Attach> Core<P> {
     #[inline]
     pub(crate) fn serve(&mut self, mem: Mem<'_>, doorbells: &Doorbells) -> bool {
         let Core { nic, port, bells, sets, .. } = self;
-        let mut ring = |target| match target {
-            Rung::QueuePair(qp) => doorbell(nic, port, qp),
-            Rung::Portal(number) => nic.ring_portal(number),
+        let mut ring = |owner| match owner {
+            BellOwner::QueuePair(qp) => doorbell(nic, port, qp),
+            BellOwner::Portal(portal) => nic.ring_portal(portal),
         };
         let mut rung = sets.take(&mut ring);
         doorbells.take(|bell| {
-            if let Some(target) = bells.get(bell) {
-                ring(target);
+            if let Some(owner) = bells.get(bell) {
+                ring(owner);
                 rung = true;
             }
         });

@@ -49,6 +49,16 @@ pub enum Resource {
     Byte,
     /// Connections being set up.
     Negotiation,
+    /// Shared receive queues.
+    SharedQueue,
+    /// XRC domains.
+    XrcDomain,
+    /// Address handles.
+    AddressHandle,
+    /// Memory windows.
+    Window,
+    /// Users of the port's peers.
+    Peer,
     /// Command portals of 1RMA.
     Portal,
     /// Command slots of 1RMA.

@@ -1,11 +1,10 @@
 //! Constructors for the objects of a protection domain.
 
 use remora_memory::{Access, Bytes, Range, WindowType};
-use remora_nic::{Command, GSI_QKEY, Service};
+use remora_nic::{Command, Device, GSI_QKEY, Service};
 use remora_wire::frame::Endpoint;
 
 use crate::kernel::{Kernel, Shipped};
-use crate::nicd::message::Allocate;
 use crate::queue_pair::{Init, QpOptions};
 use crate::{
     AddressHandle, AnswerBuffers, CompletionQueue, CreateError, DatagramQueuePair, FreeList, FreeListOptions,
@@ -37,12 +36,9 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, CreateError> {
         self.context().refuse_child()?;
-        let Some(daemon) = self.context().daemon() else { return self.register(&Bytes::heap(len)?, access) };
-        let domain = self.number()?;
-        let name = name.to_owned();
-        let (facts, bytes) =
-            daemon.allocate(Allocate { domain, len: len as u64, access: access.bits(), name })?;
-        Ok(MemoryRegion::lent(self, &facts, bytes))
+        let region = self.register(&self.device().allocate(len)?, access)?;
+        region.set_name(name)?;
+        Ok(region)
     }
 
     /// Registers a whole block under its own address.
@@ -71,7 +67,7 @@ impl ProtectionDomain {
     /// exhausted.
     pub fn allocate_on_nic(&self, len: usize, access: Access) -> Result<MemoryRegion, CreateError> {
         self.context().refuse_child()?;
-        self.register(&self.context().adapter()?.table().on_nic(len)?, access)
+        self.register(&self.device().engine()?.table().on_nic(len)?, access)
     }
 
     /// Registers memory that the caller owns. The region has no accessors for this memory; it serves for its

@@ -1,11 +1,10 @@
 //! Attaching to a NIC daemon.
 
+use remora_host::OpenError;
 use remora_host::packet::PacketSocket;
-use remora_host::{OpenError, Signal};
 use remora_port::user;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::daemon_client::{ATTACHING, DaemonClient, silent};
 use super::message::{MAX_NAME, Request, VERSION};
@@ -66,7 +65,7 @@ impl Attachment {
         }
         let hello = Request::Attach { version: VERSION, name: self.name.clone(), kept: self.kept };
         let daemon = DaemonClient::attach(socket, &hello).map_err(|error| port_error(&self.path, &error))?;
-        Ok(Context::of_daemon(Arc::new(daemon), Signal::new(1)?))
+        Ok(Context::of_daemon(daemon))
     }
 }
 

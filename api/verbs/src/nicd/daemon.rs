@@ -14,10 +14,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::message::{MAX_PACKET, Reply, Request, TenantFacts, VERSION, wipe};
-use super::negotiate;
 use super::options::Options;
 use super::rma::RmaService;
-use super::tenant::{Program, ReplyResult, Shared, Tenant};
+use super::tenant::{EventRoutes, Program, ReplyResult, Shared, Tenant, begin};
 use super::users::{Amounts, Claim, Resource, User, Users, bounds};
 use crate::rma::RmaOptions;
 use crate::{Context, Device, PortFacts};
@@ -61,6 +60,7 @@ struct Register {
 struct DaemonState {
     context: Context,
     rma: Arc<RmaService>,
+    events: Arc<EventRoutes>,
     users: Arc<Users>,
     options: Options,
     uid: u32,
@@ -106,7 +106,12 @@ impl Daemon {
                 _ => format!("listening at {path}: {error}"),
             })
         })?;
-        let context = Context::new(adapter, true);
+        let context = Context::new(adapter);
+        let events = Arc::new(EventRoutes::default());
+        for engine in context.own_engines() {
+            let routes = Arc::clone(&events);
+            engine.hook_events(Arc::new(move |event| routes.report(event)));
+        }
         let settings = options.rma;
         let regions = options.rma_regions;
         let rma = RmaOptions { settings, regions, ..RmaOptions::default() };
@@ -115,6 +120,7 @@ impl Daemon {
         let state = Arc::new(DaemonState {
             context,
             rma,
+            events,
             users: Users::new(uid, &options.allow, bounds(options, &config)),
             options: options.clone(),
             uid,
@@ -299,9 +305,8 @@ impl DaemonState {
         let fresh = || {
             let limits = self.options.limits;
             let rma = Arc::clone(&self.rma);
-            let tenant =
-                Tenant::new(&self.context, limits, user.clone(), rma).map_err(|error| error.to_string())?;
-            Ok::<Shared, String>(Arc::new(Mutex::new(tenant)))
+            let tenant = Tenant::new(&self.context, limits, user.clone(), rma, &self.events);
+            Ok::<Shared, String>(Arc::new(Mutex::new(tenant.map_err(|error| error.to_string())?)))
         };
         if !kept {
             return Ok((None, fresh()?));
@@ -396,15 +401,8 @@ impl DaemonState {
             return false;
         };
         let done = match request {
-            // This request may wait for the network, so the tenant must stay unlocked for other threads.
-            Request::Reach(endpoint) => self.rma.find(endpoint).map(|reached| {
-                lock(tenant).keep_reached(reached);
-                (Reply::Done, Vec::new())
-            }),
-            Request::Connect { .. } | Request::ConnectPair { .. } | Request::Answer { .. } => {
-                negotiate::begin(tenant, request, packet.descriptors)
-            }
-            request => lock(tenant).execute(request),
+            Request::Long(request) => begin(tenant, request, packet.descriptors),
+            request => lock(tenant).execute(request, packet.descriptors),
         };
         answer(socket, done)
     }

@@ -1,23 +1,29 @@
 //! The program's end of an attachment. It sends requests to the daemon and receives the replies.
 
-use remora_host::connect::{Agreement, ConnectError, SetupConnection};
+use remora_host::codec::{decode, encode};
+use remora_host::connect::SetupConnection;
 use remora_host::packet::PacketSocket;
-use remora_host::{Doorbells, PortFacts};
-use remora_memory::{Bytes, ForkMark};
+use remora_host::{Channel, Doorbells, EngineId, PortFacts};
+use remora_memory::{Bytes, ForkMark, MemoryCommand, MemoryReply, Range, Reentered, WindowType};
+use remora_nic as nic;
+use remora_nic::kernel::Shipped;
 use remora_nic::rma::RegionKey;
-use remora_nic::{Command, FromReply, PartNumber, Ring};
+use remora_nic::{
+    AsyncEvent, BellOwner, Command, Device, DeviceError, Doorbell, HandedPart, ObjectName, PartNumber, Ring,
+};
+use remora_wire::Qpn;
+use remora_wire::frame::Endpoint;
+use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::loan::Loan;
-use super::message::{
-    Allocate, CreateCode, CreateCq, CreatePortal, CreateQp, MAX_PACKET, PairFacts, PortalFacts, QueueFacts,
-    RegionFacts, Reply, Request, wipe,
-};
+use super::message::{MAX_PACKET, MAX_RANGES, Reply, Request, SentRange, TableCommand, wipe};
 use crate::CreateError;
+
+mod uplink;
 
 /// Time that a daemon may take in addition to the time allowed for a connection.
 const SLACK: Duration = Duration::from_secs(5);
@@ -35,6 +41,12 @@ pub(crate) struct DaemonClient {
     doorbells: Doorbells<Bytes>,
     /// Eventfd that wakes the daemon's engine.
     wake: std::fs::File,
+    /// Asynchronous events of this program's objects.
+    events: Channel,
+    engine: EngineId,
+    irn_reach: u32,
+    /// True if the daemon keeps this program's objects when it ends.
+    keeps: bool,
     ending: Arc<Ending>,
     fork: ForkMark,
     /// True if dropped objects stay with the daemon instead of being given back.
@@ -80,8 +92,10 @@ impl DaemonClient {
     pub(crate) fn attach(socket: PacketSocket, hello: &Request) -> Result<DaemonClient, CreateError> {
         let (reply, descriptors) = exchange(&socket, hello, &[], ATTACHING)?;
         socket.set_patience(Some(ANSWERING), Some(ANSWERING)).map_err(|error| lost(&error))?;
-        let Reply::Attached { port, places } = reply else { return Err(refused(NONSENSE)) };
-        let [bells, wake] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| refused(NONSENSE))?;
+        let Reply::Attached { port, engine, irn_reach, places } = reply else {
+            return Err(refused(NONSENSE));
+        };
+        let [bells, wake, events] = <[OwnedFd; 3]>::try_from(descriptors).map_err(|_| refused(NONSENSE))?;
         let doorbells = Doorbells::over(Bytes::from_memfd(bells)?, places as usize);
         let own = socket.try_clone().map_err(|error| lost(&error))?;
         let ending = Arc::new(Ending { socket: own, gone: AtomicBool::new(false) });
@@ -97,15 +111,14 @@ impl DaemonClient {
             facts: port,
             doorbells,
             wake: wake.into(),
+            events: Channel::There(Arc::new(events)),
+            engine,
+            irn_reach,
+            keeps: matches!(hello, Request::Attach { kept: true, .. }),
             ending,
             fork: ForkMark::get(),
             left: AtomicBool::new(false),
         })
-    }
-
-    /// The kind, address and path MTU of the daemon's port.
-    pub(crate) fn facts(&self) -> PortFacts {
-        self.facts
     }
 
     /// Returns whether the daemon is gone.
@@ -119,9 +132,24 @@ impl DaemonClient {
         self.left.store(leaves, Ordering::Release);
     }
 
+    /// Returns whether dropped objects stay with the daemon.
+    pub(crate) fn leaves(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the daemon keeps this program's objects when it ends.
+    pub(crate) fn keeps(&self) -> bool {
+        self.keeps
+    }
+
+    /// The descriptor that is readable while an asynchronous event waits.
+    pub(crate) fn events(&self) -> &Channel {
+        &self.events
+    }
+
     /// Rings a doorbell after work was posted.
     #[inline]
-    pub(crate) fn ring(&self, bell: u32) {
+    pub(crate) fn ring_bell(&self, bell: u32) {
         self.doorbells.ring(bell);
         if self.doorbells.is_asleep() {
             self.call();
@@ -165,11 +193,22 @@ impl DaemonClient {
     }
 
     /// Gives an object back to the daemon. A refusal is ignored, since the caller is dropping the object.
-    pub(crate) fn release(&self, request: &Request) {
-        if self.fork.is_child() || self.left.load(Ordering::Acquire) || self.is_gone() {
-            return;
+    pub(crate) fn release(&self, command: Command) {
+        if self.is_used() {
+            let _ = self.execute(command);
         }
-        let _ = self.done(request);
+    }
+
+    /// Gives something back to the daemon by a request whose reply is `Done`.
+    pub(crate) fn release_by(&self, request: &Request) {
+        if self.is_used() {
+            let _ = self.done(request);
+        }
+    }
+
+    /// Returns whether this process still gives objects back.
+    fn is_used(&self) -> bool {
+        !self.fork.is_child() && !self.leaves() && !self.is_gone()
     }
 
     /// Sends a request whose reply is a number.
@@ -180,48 +219,10 @@ impl DaemonClient {
         }
     }
 
-    pub(crate) fn allocate(&self, asked: Allocate) -> Result<(RegionFacts, Bytes), CreateError> {
-        self.region(&Request::Allocate(asked))
-    }
-
-    pub(crate) fn create_code(&self, asked: CreateCode) -> Result<(RegionFacts, Bytes), CreateError> {
-        self.region(&Request::CreateCode(asked))
-    }
-
-    /// Sends a request whose reply is a region.
-    fn region(&self, request: &Request) -> Result<(RegionFacts, Bytes), CreateError> {
-        match self.ask(request, &[])? {
-            (Reply::Region(facts), memory) => Ok((facts, one(memory)?)),
-            _ => Err(refused(NONSENSE)),
-        }
-    }
-
+    /// Creates a completion channel. Returns its number and the program's end of it.
     pub(crate) fn create_channel(&self) -> Result<(u32, OwnedFd), CreateError> {
         match self.ask(&Request::CreateChannel, &[])? {
             (Reply::Number(number), mut socket) if socket.len() == 1 => Ok((number, socket.remove(0))),
-            _ => Err(refused(NONSENSE)),
-        }
-    }
-
-    pub(crate) fn create_cq(&self, asked: CreateCq) -> Result<(QueueFacts, Ring), CreateError> {
-        match self.ask(&Request::CreateCq(asked), &[])? {
-            (Reply::Queue(facts), memory) => Ok((facts, ring(one(memory)?)?)),
-            _ => Err(refused(NONSENSE)),
-        }
-    }
-
-    pub(crate) fn create_qp(&self, asked: CreateQp) -> Result<(PairFacts, Loan), CreateError> {
-        self.pair(&Request::CreateQp(asked))
-    }
-
-    pub(crate) fn create_loopback(&self, asked: CreateQp) -> Result<(PairFacts, Loan), CreateError> {
-        self.pair(&Request::CreateLoopback(asked))
-    }
-
-    /// Sends a request whose reply is a queue pair.
-    fn pair(&self, request: &Request) -> Result<(PairFacts, Loan), CreateError> {
-        match self.ask(request, &[])? {
-            (Reply::Pair(facts), lent) => Ok((*facts, loan(lent)?)),
             _ => Err(refused(NONSENSE)),
         }
     }
@@ -242,68 +243,132 @@ impl DaemonClient {
         }
     }
 
-    pub(crate) fn create_portal(&self, asked: CreatePortal) -> Result<(PortalFacts, Ring), CreateError> {
-        match self.ask(&Request::CreatePortal(asked), &[])? {
-            (Reply::Portal(facts), memory) => Ok((facts, ring(one(memory)?)?)),
-            _ => Err(refused(NONSENSE)),
-        }
+    /// Hands the code of a shipped kernel to the NIC, once for each of `lanes` lanes.
+    pub(crate) fn hand_shipped(&self, kernel: Shipped, lanes: u32) -> Result<PartNumber, CreateError> {
+        self.number(&Request::HandKernel { kernel: kernel.number(), lanes }).map(PartNumber)
     }
 
-    /// Obtains memory for a queue of at least `slots` slots, which the next command names by this number.
-    pub(crate) fn hand(&self, slots: u32) -> Result<(Ring, PartNumber), CreateError> {
-        match self.ask(&Request::Hand(slots), &[])? {
-            (Reply::Number(number), memory) => Ok((ring(one(memory)?)?, PartNumber(number))),
-            _ => Err(refused(NONSENSE)),
-        }
+    /// Attaches a queue pair to a multicast group.
+    pub(crate) fn join(&self, qp: Qpn, group: Endpoint) -> Result<(), CreateError> {
+        self.done(&Request::JoinGroup { qp, group })
     }
 
-    /// Executes a command on the daemon's NIC and returns the value that its reply carries.
-    pub(crate) fn execute<T: FromReply>(&self, command: Command) -> Result<T, CreateError> {
-        match self.ask(&Request::Execute(command), &[])?.0 {
-            Reply::Executed(reply) => T::from_reply(reply).ok_or_else(|| refused(NONSENSE)),
-            Reply::RefusedByNic(error) => Err(error.into()),
-            _ => Err(refused(NONSENSE)),
-        }
+    /// Detaches a queue pair from a multicast group.
+    pub(crate) fn leave_group(&self, qp: Qpn, group: Endpoint) {
+        self.release_by(&Request::LeaveGroup { qp, group });
     }
 
-    pub(crate) fn agreement(&self, number: u32) -> Result<Agreement, CreateError> {
-        match self.ask(&Request::Agreement(number), &[])?.0 {
-            Reply::Agreed(agreement) => Ok(*agreement),
-            _ => Err(refused(NONSENSE)),
-        }
-    }
-
-    /// Sends a request that sets up a connection. The reply comes over a socket of its own, so that other
-    /// requests can proceed meanwhile. Returns the agreement and, if the set-up connection is kept, that
-    /// connection.
-    pub(crate) fn negotiate(
+    /// Stores facts with an object, and the connection of a queue pair's set-up, so that the object is kept.
+    pub(crate) fn note(
         &self,
-        request: &Request,
-        stream: Option<BorrowedFd<'_>>,
-        timeout: Duration,
-    ) -> Result<(Agreement, Option<SetupConnection>), ConnectError> {
-        if self.fork.is_child() {
-            return Err(ConnectError::Forked);
+        object: ObjectName,
+        note: &impl Serialize,
+        connection: Option<&SetupConnection>,
+    ) -> Result<(), CreateError> {
+        let descriptors: Vec<_> = connection.into_iter().map(AsFd::as_fd).collect();
+        let request = Request::Note { object, note: encode(note) };
+        match self.ask(&request, &descriptors)?.0 {
+            Reply::Done => Ok(()),
+            _ => Err(refused(NONSENSE)),
         }
-        let failed = |error: CreateError| ConnectError::Daemon(error.to_string());
-        let (here, there) = PacketSocket::pair().map_err(ConnectError::Tcp)?;
-        let patience = timeout + SLACK;
-        here.set_patience(None, Some(patience)).map_err(ConnectError::Tcp)?;
-        let there = OwnedFd::from(there);
-        let mut descriptors = vec![there.as_fd()];
-        descriptors.extend(stream);
-        match self.ask(request, &descriptors).map_err(failed)?.0 {
-            Reply::Done => {}
-            _ => return Err(ConnectError::Daemon(NONSENSE.to_owned())),
+    }
+}
+
+/// Returns the answer of a device to which the daemon does not reply.
+fn unanswered(error: CreateError) -> DeviceError {
+    match error {
+        CreateError::NotByDaemon => DeviceError::Unsupported,
+        error => DeviceError::Host(error.to_string()),
+    }
+}
+
+/// Returns the ranges of a region as they are sent, and the descriptors of their memory.
+fn sent_ranges(ranges: &[Range]) -> Result<(Vec<SentRange>, Vec<BorrowedFd<'_>>), DeviceError> {
+    if ranges.len() > MAX_RANGES {
+        let words =
+            format!("{} ranges of one region are over the {MAX_RANGES} of a NIC daemon", ranges.len());
+        return Err(DeviceError::Host(words));
+    }
+    let mut sent = Vec::with_capacity(ranges.len());
+    let mut descriptors = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let descriptor = descriptors.len() as u8;
+        // The daemon can map only memory that has a descriptor.
+        descriptors.push(range.bytes.fd().ok_or(DeviceError::Unsupported)?);
+        let [offset, len] = [range.offset, range.len].map(|bytes| bytes as u64);
+        sent.push(SentRange { descriptor, offset, len, iova: range.iova });
+    }
+    Ok((sent, descriptors))
+}
+
+impl Device for DaemonClient {
+    fn execute(&self, command: Command) -> Result<nic::Reply, DeviceError> {
+        match self.ask(&Request::Execute(command), &[]).map_err(unanswered)?.0 {
+            Reply::Executed(reply) => Ok(reply),
+            Reply::RefusedByNic(error) => Err(error.into()),
+            _ => Err(DeviceError::Host(NONSENSE.to_owned())),
         }
-        drop(there);
-        match receive(&here, patience).map_err(|error| failed(error.into()))? {
-            (Reply::Agreed(agreement), connection) => {
-                Ok((*agreement, connection.into_iter().next().map(SetupConnection::from)))
+    }
+
+    fn hand(&self, part: HandedPart) -> Result<PartNumber, DeviceError> {
+        let HandedPart::Ring(ring) = part else { return Err(DeviceError::Unsupported) };
+        let memory = ring.bytes().fd().ok_or(DeviceError::Unsupported)?;
+        match self.ask(&Request::HandRing, &[memory]).map_err(unanswered)?.0 {
+            Reply::Number(number) => Ok(PartNumber(number)),
+            _ => Err(DeviceError::Host(NONSENSE.to_owned())),
+        }
+    }
+
+    fn allocate(&self, len: usize) -> Result<Bytes, DeviceError> {
+        Ok(Bytes::memfd("remora-region", len)?)
+    }
+
+    fn queue(&self, slots: u32) -> Result<(Ring, PartNumber), DeviceError> {
+        let ring = Ring::new(Bytes::memfd("remora-queue", Ring::size(slots))?);
+        let ring = ring.ok_or(remora_memory::Error::Invalid)?;
+        let part = self.hand(ring.clone().into())?;
+        Ok((ring, part))
+    }
+
+    fn memory(&self, command: MemoryCommand<'_>) -> Result<MemoryReply, DeviceError> {
+        let mut memory = Vec::new();
+        let command = match command {
+            MemoryCommand::AllocDomain => TableCommand::AllocDomain,
+            MemoryCommand::FreeDomain(pd) => TableCommand::FreeDomain(pd),
+            MemoryCommand::Register { pd, ranges, access } => {
+                let (sent, descriptors) = sent_ranges(ranges)?;
+                memory = descriptors;
+                TableCommand::Register { pd, access, ranges: sent }
             }
-            (Reply::Full(full), _) => Err(ConnectError::Full(full)),
-            _ => Err(ConnectError::Daemon(NONSENSE.to_owned())),
+            MemoryCommand::RegisterNull(pd) => TableCommand::RegisterNull(pd),
+            MemoryCommand::Deregister(key) => TableCommand::Deregister(key),
+            MemoryCommand::Revoke(key) => TableCommand::Revoke(key),
+            MemoryCommand::AllocWindow { pd, kind } => {
+                TableCommand::AllocWindow { pd, second: kind == WindowType::Type2B }
+            }
+            MemoryCommand::QueryWindow(key) => TableCommand::QueryWindow(key),
+            MemoryCommand::FreeWindow(key) => TableCommand::FreeWindow(key),
+        };
+        match self.ask(&Request::Table(command), &memory).map_err(unanswered)?.0 {
+            Reply::Done => Ok(MemoryReply::Done),
+            Reply::Domain(pd) => Ok(MemoryReply::Domain(pd)),
+            Reply::Key(key) => Ok(MemoryReply::Key(key)),
+            _ => Err(DeviceError::Host(NONSENSE.to_owned())),
         }
+    }
+
+    fn assign_bell(&self, owner: BellOwner) -> Result<Doorbell, DeviceError> {
+        let index = self.number(&Request::AssignBell(owner)).map_err(unanswered)?;
+        Ok(Doorbell { owner, index })
+    }
+
+    fn ring(&self, bell: Doorbell) -> Result<(), Reentered> {
+        self.ring_bell(bell.index);
+        Ok(())
+    }
+
+    fn take_event(&self) -> Option<AsyncEvent> {
+        event_of(self.events.take()?)
     }
 }
 
@@ -379,20 +444,17 @@ pub(super) fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Repl
     }
 }
 
-/// Maps the memory of a reply that must have exactly one descriptor.
-pub(super) fn one(descriptors: Vec<OwnedFd>) -> Result<Bytes, CreateError> {
-    let [memory] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| refused(NONSENSE))?;
-    Ok(Bytes::from_memfd(memory)?)
+/// Returns an asynchronous event as a word, for a completion channel's socket.
+pub(super) fn event_word(event: AsyncEvent) -> u64 {
+    let bytes = encode(&event);
+    let mut word = [0; 8];
+    word[0] = bytes.len() as u8;
+    word[1..=bytes.len()].copy_from_slice(&bytes);
+    u64::from_le_bytes(word)
 }
 
-/// Maps the memory of a queue pair, and takes the connection of its set-up, if there is one.
-pub(super) fn loan(descriptors: Vec<OwnedFd>) -> Result<Loan, CreateError> {
-    let mut descriptors = descriptors.into_iter();
-    let mut next = || descriptors.next().ok_or_else(|| refused(NONSENSE));
-    let rings = [ring(Bytes::from_memfd(next()?)?)?, ring(Bytes::from_memfd(next()?)?)?];
-    Ok(Loan { rings, connection: descriptors.next().map(SetupConnection::from) })
-}
-
-pub(super) fn ring(bytes: Bytes) -> Result<Ring, CreateError> {
-    Ring::new(bytes).ok_or_else(|| refused(NONSENSE))
+/// Returns the event of a word; `None` if it has none.
+pub(super) fn event_of(word: u64) -> Option<AsyncEvent> {
+    let word = word.to_le_bytes();
+    decode(word[1..].get(..usize::from(word[0]))?)
 }

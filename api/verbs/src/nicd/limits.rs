@@ -12,8 +12,12 @@ pub struct Limits {
     pub queues: usize,
     /// The number of completion channels.
     pub channels: usize,
-    /// The number of connected queue pairs.
+    /// The number of queue pairs.
     pub pairs: usize,
+    /// The number of address handles.
+    pub handles: usize,
+    /// The number of memory windows.
+    pub windows: usize,
     /// StRoM kernels. The NIC has 32 for all users.
     pub kernels: usize,
     /// Free lists of PRISM. The NIC has 256 for all users.
@@ -40,6 +44,8 @@ impl Default for Limits {
             queues: 256,
             channels: 256,
             pairs: 1024,
+            handles: 1024,
+            windows: 4096,
             kernels: 8,
             free_lists: 64,
             bytes: 4 << 30,
@@ -49,5 +55,13 @@ impl Default for Limits {
             rma_latency_slots: 256,
             rma_regions: 1024,
         }
+    }
+}
+
+impl Limits {
+    /// The number of users of the port's peers: each queue pair and address handle is one, and as many may be
+    /// set up at a time.
+    pub(super) fn peers(&self) -> usize {
+        self.pairs.saturating_add(self.handles).saturating_mul(2)
     }
 }

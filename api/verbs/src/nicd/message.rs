@@ -3,24 +3,28 @@
 //! does not depend on the version.
 
 use remora_host::codec::{Bounded, Text, decode, encode};
-use remora_host::connect::{Agreement, Full, Hello, Message};
-use remora_host::{PortFacts, PortKind, sent_as};
+use remora_host::connect::LinkPeer;
+use remora_host::{EngineId, PortFacts, PortKind, sent_as};
+use remora_memory::{Access, Key, Pd};
 use remora_nic::rma::{RegionKey, Rights};
-use remora_nic::{Command, CommandError, Service};
-use remora_wire::frame::{Address, Endpoint};
+use remora_nic::{BellOwner, Command, CommandError, ObjectName};
+use remora_wire::Qpn;
+use remora_wire::frame::{Address, Endpoint, Peer};
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-
-use crate::QpOptions;
+use std::time::Duration;
 
 pub(crate) use remora_host::codec::MAX_PACKET;
 
 /// Version of this format.
-pub(crate) const VERSION: u16 = 6;
+pub(crate) const VERSION: u16 = 7;
 /// Bytes of a name at most.
 pub(crate) const MAX_NAME: usize = 64;
-/// Parts of a code region, and regions of a kernel, at most.
-pub(crate) const MAX_PARTS: usize = 64;
+/// Ranges of a region at most, each with a descriptor of its own.
+pub(crate) const MAX_RANGES: usize = 60;
+/// Bytes of the facts that a program stores with an object, at most.
+pub(crate) const MAX_NOTE: usize = 1600;
+/// Bytes of a link's name at most.
+const MAX_LINK_NAME: usize = 108;
 /// Bytes of the text of a refusal at most.
 const MAX_WORDS: usize = 1024;
 /// First bytes of the first packet, behind its kind.
@@ -29,34 +33,27 @@ const MAGIC: [u8; 8] = *b"RemoraNd";
 sent_as! {
     first: u16 as ([u8; 8], [u8; 2]), |version| (MAGIC, version.to_le_bytes()),
         |(magic, version)| (magic == MAGIC).then_some(u16::from_le_bytes(version));
-    service: Service as u8, |service| *service as u8,
-        |number| Service::ALL.into_iter().find(|service| *service as u8 == number);
     key: RegionKey as [u8; 16], |key| *key.bytes(), |bytes| RegionKey::new(bytes);
     rights: Rights as u8, |rights| rights.0,
         |bits| Some(Rights(bits)).filter(|rights| (Rights::READ | Rights::WRITE | Rights::REKEY).contains(*rights));
     endpoint: Endpoint as ([u8; 16], u16), |endpoint| (endpoint.address.0, endpoint.udp_port),
         |(address, udp_port)| Some(Endpoint { address: Address(address), udp_port });
-    address: SocketAddr as ([u8; 16], u16), |address| (mapped(address.ip()), address.port()),
-        |(ip, port)| Some(SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port));
-    hello: Box<Hello> as Vec<u8>, |hello| Message::Request(Hello::clone(hello)).emit(), |bytes| {
-        match Message::parse(&bytes) {
-            Ok(Message::Request(hello)) => Some(Box::new(hello)),
-            _ => None,
-        }
-    };
-    port: PortFacts as (PortKind, [u8; 16], u16, u32),
-        |port| (port.kind, port.endpoint.address.0, port.endpoint.udp_port, port.path_mtu),
-        |(kind, address, udp_port, path_mtu)| {
-            let endpoint = Endpoint { address: Address(address), udp_port };
-            Some(PortFacts { kind, endpoint, source: endpoint, path_mtu, manner: "through its daemon" })
+    engine_id: EngineId as u128, |id| id.0, |id| Some(EngineId(id));
+    link_peer: LinkPeer as (u128, [u8; 16], u16),
+        |peer| (peer.id.0, peer.endpoint.address.0, peer.endpoint.udp_port),
+        |(id, address, udp_port)| {
+            Some(LinkPeer { id: EngineId(id), endpoint: Endpoint { address: Address(address), udp_port } })
         };
-}
-
-fn mapped(ip: IpAddr) -> [u8; 16] {
-    match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        IpAddr::V6(ip) => ip.octets(),
-    }
+    port: PortFacts as (PortKind, [([u8; 16], u16); 2], u32),
+        |port| {
+            let ends = [port.endpoint, port.source].map(|end| (end.address.0, end.udp_port));
+            (port.kind, ends, port.path_mtu)
+        },
+        |(kind, ends, path_mtu)| {
+            let end = |(address, udp_port)| Endpoint { address: Address(address), udp_port };
+            let [endpoint, source] = ends.map(end);
+            Some(PortFacts { kind, endpoint, source, path_mtu, manner: "through its daemon" })
+        };
 }
 
 /// A tenant, as the daemon's owner sees it.
@@ -83,70 +80,44 @@ pub struct TenantFacts {
     pub rma_regions: usize,
 }
 
-/// A request for memory.
+/// A command of the memory table. The memory of a region comes with it, as descriptors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Allocate {
-    pub domain: u32,
-    pub len: u64,
-    pub access: u32,
-    #[serde(with = "Text::<MAX_NAME>")]
-    pub name: String,
+pub(crate) enum TableCommand {
+    AllocDomain,
+    FreeDomain(Pd),
+    Register {
+        pd: Pd,
+        access: Access,
+        #[serde(with = "Bounded::<MAX_RANGES>")]
+        ranges: Vec<SentRange>,
+    },
+    RegisterNull(Pd),
+    Deregister(Key),
+    Revoke(Key),
+    AllocWindow {
+        pd: Pd,
+        /// True for type 2B.
+        second: bool,
+    },
+    QueryWindow(Key),
+    FreeWindow(Key),
 }
 
-/// A request for a completion queue. Channel 0 is none.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CreateCq {
-    pub depth: u32,
-    pub channel: u32,
-    pub tag: u64,
-    pub counted: bool,
-}
-
-/// A request for a code region: fresh memory, and the slots of send queues, under one key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CreateCode {
-    pub domain: u32,
-    /// Bytes of the memory.
-    pub len: u64,
-    #[serde(with = "Bounded::<MAX_PARTS>")]
-    pub parts: Vec<CodePart>,
-}
-
-/// A part of a code region, and its address there.
+/// A range of a region: a part of the memory of one of the descriptors.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CodePart {
-    pub of: CodeOf,
+pub(crate) struct SentRange {
+    pub descriptor: u8,
+    pub offset: u64,
+    pub len: u64,
     pub iova: u64,
 }
 
-/// A request to deploy a kernel that ships.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Deploy {
-    pub domain: u32,
-    pub kernel: u32,
-    pub lanes: u32,
-    pub opcode: Option<u64>,
-    pub longest: u32,
-    pub answers: u32,
-    pub limit: u64,
-    /// Keys of regions.
-    #[serde(with = "Bounded::<MAX_PARTS>")]
-    pub grants: Vec<u32>,
-}
-
-/// The source of a part of a code region.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum CodeOf {
-    /// Offset and length in bytes of newly allocated memory.
-    Memory(u64, u64),
-    /// All slots of this queue pair's send queue.
-    Pair(u32),
-}
-
-/// A request for a RegionId of 1RMA, for the region with this key.
+/// A request for a RegionId of 1RMA, for bytes of the region with this key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RegisterRma {
     pub region: u32,
+    pub base: u64,
+    pub len: u64,
     #[serde(with = "rights")]
     pub rights: Rights,
     /// K_r, which Debug output does not have.
@@ -154,31 +125,38 @@ pub(crate) struct RegisterRma {
     pub key: RegionKey,
 }
 
-/// A request for a command portal of 1RMA.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CreatePortal {
-    pub domain: u32,
-    pub cq: u32,
-    pub slots: u16,
-    /// True if all commands of the portal are in the bulk class.
-    pub bulk_only: bool,
-}
-
-/// A request for a queue pair.
+/// A request that may take long. The answer comes over a socket that is sent with the request, so that other
+/// requests can proceed meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CreateQp {
-    pub domain: u32,
-    pub send_cq: u32,
-    pub receive_cq: u32,
-    #[serde(with = "service")]
-    pub service: Service,
-    pub options: Box<QpOptions>,
+pub(crate) enum LongRequest {
+    /// Finds the way to a NIC. The answer is a peer.
+    Reach {
+        address: u8,
+        #[serde(with = "endpoint")]
+        endpoint: Endpoint,
+        patience: Duration,
+    },
+    /// Takes the link that another engine offers under a name. The answer is a peer.
+    TakeLink {
+        #[serde(with = "link_peer")]
+        from: LinkPeer,
+        #[serde(with = "Text::<MAX_LINK_NAME>")]
+        name: String,
+        patience: Duration,
+    },
+    /// Waits until another engine has taken the link that was offered last. The answer is a peer. Comes with
+    /// the TCP connection of the set-up, if there is one.
+    GiveLink {
+        #[serde(with = "link_peer")]
+        to: LinkPeer,
+        offer: u32,
+        patience: Duration,
+    },
 }
 
 /// A request of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
-    AllocDomain,
     /// The first: the tenant's name, and whether its objects outlive the program.
     Attach {
         #[serde(with = "first")]
@@ -200,45 +178,61 @@ pub(crate) enum Request {
         #[serde(with = "Text::<MAX_NAME>")]
         name: String,
     },
-    FreeDomain(u32),
-    /// Allocates memory for a queue with at least this number of slots. The reply has the memory, and the
-    /// number by which a command names the memory.
-    Hand(u32),
+    /// Hands over the memory of a queue, which comes as a descriptor. The reply is the number by which a
+    /// command names the memory.
+    HandRing,
+    /// Hands over the code of a shipped kernel, once for each lane. The reply is its number.
+    HandKernel {
+        kernel: u32,
+        lanes: u32,
+    },
     /// A command of the NIC, which names objects of this program only.
     Execute(Command),
-    Allocate(Allocate),
-    Deregister(u32),
+    /// A command of the memory table, which names objects of this program only.
+    Table(TableCommand),
+    /// Gives a region a name, by which a later program recognises it.
+    NameRegion {
+        key: u32,
+        #[serde(with = "Text::<MAX_NAME>")]
+        name: String,
+    },
+    /// Assigns a doorbell. The reply is its number.
+    AssignBell(BellOwner),
     CreateChannel,
     DestroyChannel(u32),
-    CreateCq(CreateCq),
-    CreateQp(CreateQp),
-    /// With a socket for the answer, as the next two.
-    Connect {
-        number: u32,
-        #[serde(with = "address")]
-        address: SocketAddr,
-    },
-    ConnectPair {
-        one: u32,
-        other: u32,
-    },
-    /// With the TCP connection too.
-    Answer {
-        number: u32,
-        #[serde(with = "hello")]
-        hello: Box<Hello>,
-    },
-    Agreement(u32),
-    /// The kept object with this index.
-    Kept(u32),
+    /// Makes a channel report a completion queue by this tag.
     SetChannel {
-        number: u32,
+        cq: u32,
+        tag: u64,
         channel: u32,
     },
-    /// A queue pair that is connected to itself.
-    CreateLoopback(CreateQp),
-    CreateCode(CreateCode),
-    Deploy(Deploy),
+    /// Requests the peer that stands for a living link to this engine.
+    ReuseLink(#[serde(with = "engine_id")] EngineId),
+    /// Requests the peer that stands for the link of the NIC to itself.
+    LoopBack,
+    /// Offers a link to one other engine. The reply is the link's name.
+    OfferLink,
+    ReleasePeer(Peer),
+    Long(LongRequest),
+    JoinGroup {
+        qp: Qpn,
+        #[serde(with = "endpoint")]
+        group: Endpoint,
+    },
+    LeaveGroup {
+        qp: Qpn,
+        #[serde(with = "endpoint")]
+        group: Endpoint,
+    },
+    /// Stores facts with an object, which is kept from now on when the program ends. The daemon does not read
+    /// them. For a queue pair, the TCP connection of its set-up may come with them.
+    Note {
+        object: ObjectName,
+        #[serde(with = "Bounded::<MAX_NOTE>")]
+        note: Vec<u8>,
+    },
+    /// The kept object with this index.
+    Kept(u32),
     /// Requests the identity that this program has at servers of 1RMA.
     Identify,
     RegisterRma(RegisterRma),
@@ -251,49 +245,27 @@ pub(crate) enum Request {
     },
     /// The key that it has now.
     RmaKey(u32),
-    CreatePortal(CreatePortal),
-    /// Finds the way to a server of 1RMA.
-    Reach(#[serde(with = "endpoint")] Endpoint),
 }
 
-/// A command portal that the daemon lends.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PortalFacts {
-    pub number: u32,
-    pub bell: u32,
-    /// The first of its slots.
-    pub first: u16,
-}
-
-/// A region that the daemon lends.
+/// An object that the daemon has kept. Its memory comes with it, as descriptors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RegionFacts {
-    pub domain: u32,
-    pub key: u32,
-    pub iova: u64,
-    #[serde(with = "Text::<MAX_NAME>")]
-    pub name: String,
-}
-
-/// A completion queue that the daemon lends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct QueueFacts {
-    pub number: u32,
-    pub tag: u64,
-}
-
-/// A queue pair that the daemon lends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PairFacts {
-    pub number: u32,
-    pub bell: u32,
-    pub domain: u32,
-    pub send_cq: u32,
-    pub receive_cq: u32,
-    #[serde(with = "service")]
-    pub service: Service,
-    pub options: Box<QpOptions>,
-    pub agreement: Option<Agreement>,
+pub(crate) enum KeptObject {
+    Domain(Pd),
+    Region {
+        key: Key,
+        pd: Pd,
+        /// The first range of the region.
+        first: SentRange,
+        #[serde(with = "Text::<MAX_NAME>")]
+        name: String,
+    },
+    /// Comes with the memory of its queues, then the connection of its set-up, if that is kept.
+    Object {
+        object: ObjectName,
+        bell: u32,
+        #[serde(with = "Bounded::<MAX_NOTE>")]
+        note: Vec<u8>,
+    },
 }
 
 /// A reply of the daemon.
@@ -302,42 +274,41 @@ pub(crate) enum Reply {
     Done,
     /// A refusal, and its text.
     Refused(#[serde(with = "Text::<MAX_WORDS>")] String),
-    /// With the memory of the doorbells, and the eventfd that wakes the engine.
+    /// With the memory of the doorbells, the eventfd that wakes the engine, and the socket of asynchronous
+    /// events.
     Attached {
         #[serde(with = "port")]
         port: PortFacts,
+        #[serde(with = "engine_id")]
+        engine: EngineId,
+        irn_reach: u32,
         places: u32,
     },
     Number(u32),
-    /// With its memory.
-    Region(RegionFacts),
-    /// With its memory.
-    Queue(QueueFacts),
-    /// With the memory of both queues, and the connection of the set-up if it is kept.
-    Pair(Box<PairFacts>),
-    Agreed(Box<Agreement>),
+    /// A new protection domain.
+    Domain(Pd),
+    /// The key of a region or window.
+    Key(Key),
+    Peer(Peer),
+    /// The name of an offered link, and the number of the offer.
+    Link {
+        #[serde(with = "Text::<MAX_LINK_NAME>")]
+        name: String,
+        offer: u32,
+    },
     /// The reply to a command.
     Executed(remora_nic::Reply),
     /// The refusal of a command by the NIC.
     RefusedByNic(CommandError),
-    Domain(u32),
-    /// A kernel that was kept.
-    Kernel {
-        number: u32,
-        domain: u32,
-    },
+    Kept(Box<KeptObject>),
     /// There is no kept object with this index.
     Nothing,
-    /// The other side of a connection is full.
-    Full(Full),
     /// The process number and incarnation that the NIC writes into the program's requests.
     Identity {
         pid: u32,
         incarnation: u32,
     },
     RmaKey(#[serde(with = "key")] RegionKey),
-    /// With the memory of its ring.
-    Portal(PortalFacts),
     /// A tenant in the list of tenants; `Nothing` ends the list.
     Tenant(TenantFacts),
 }

@@ -4,25 +4,27 @@
 mod rma;
 mod users;
 
-use remora_host::connect::{Agreement, Full, Hello, LinkOffer};
+use remora_host::connect::LinkPeer;
 use remora_host::packet::{PacketListener, PacketSocket};
-use remora_host::{PortFacts, PortKind};
-use remora_memory::Pd;
+use remora_host::{EngineId, PortFacts, PortKind};
+use remora_memory::{Bytes, Key, Pd};
+use remora_nic::chain::LoopbackInit;
+use remora_nic::kernel::KernelInit;
 use remora_nic::prism::{self, FreeListInit};
-use remora_nic::rma::{RegionKey, Rights};
+use remora_nic::rma::{PortalInit, RegionKey, Rights};
 use remora_nic::{
-    Command, CommandError, Fetching, Flags, Modify, NicError, Notify, PartNumber, Payload, Service,
+    AddressVector, AsyncEvent, BellOwner, Command, CommandError, CqFlags, Fetching, Flags, Modify, NicError,
+    Notify, ObjectName, PartNumber, Payload, QueuePairInit, Receives, Ring, Service, SrqInit,
 };
-use remora_port::Peer;
-use remora_wire::frame::{Address, Endpoint};
-use remora_wire::{Psn, Qpn};
+use remora_wire::Qpn;
+use remora_wire::frame::{Address, Endpoint, Peer, Route};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::message::{
-    Allocate, CodeOf, CodePart, CreateCode, CreateCq, CreatePortal, CreateQp, Deploy, MAX_PACKET, MAX_PARTS,
-    PairFacts, PortalFacts, QueueFacts, RegionFacts, RegisterRma, Reply, Request, VERSION,
+    KeptObject, LongRequest, MAX_NOTE, MAX_PACKET, MAX_RANGES, RegisterRma, Reply, Request, SentRange,
+    TableCommand, VERSION,
 };
 use super::{Daemon, Limits, Options, TenantFacts};
 use crate::kernel::Shipped;
@@ -142,127 +144,226 @@ impl Raw {
     }
 
     fn number(&self, request: &Request) -> u32 {
-        match self.ask(request) {
-            Reply::Number(number) => number,
-            Reply::Queue(facts) => facts.number,
-            Reply::Pair(facts) => facts.number,
-            Reply::Region(facts) => facts.key,
-            Reply::Portal(facts) => facts.number,
-            reply => panic!("{request:?}: {reply:?}"),
+        number(self.ask(request))
+    }
+
+    /// Hands over new memory for a queue of `slots` slots.
+    fn hand(&self, slots: u32) -> Reply {
+        let memory = Bytes::memfd("test", Ring::size(slots)).unwrap();
+        self.ask_with(&Request::HandRing, &[memory.fd().unwrap()]).0
+    }
+
+    fn part(&self, slots: u32) -> PartNumber {
+        PartNumber(number(self.hand(slots)))
+    }
+
+    fn execute(&self, command: Command) -> Reply {
+        self.ask(&Request::Execute(command))
+    }
+
+    /// Registers `len` bytes of new memory.
+    fn register(&self, domain: u32, len: u64) -> Reply {
+        self.register_memory(domain, &Bytes::memfd("test", len as usize).unwrap())
+    }
+
+    fn register_memory(&self, domain: u32, memory: &Bytes) -> Reply {
+        self.ask_with(&register(domain, &[range(memory.len() as u64)]), &[memory.fd().unwrap()]).0
+    }
+
+    fn create_cq(&self, depth: u32) -> Reply {
+        match self.hand(depth) {
+            Reply::Number(part) => self.execute(create_cq(part)),
+            refused => refused,
         }
     }
-}
 
-fn hello() -> Hello {
-    Hello {
-        kind: PortKind::Shm,
-        link: LinkOffer::None,
-        path_mtu: 1024,
-        service: Service::Rc,
-        qkey: 0,
-        qp: Qpn::new(17),
-        psn: Psn::new(5),
-        initiator_depth: 4,
-        responder_resources: 4,
-        endpoint: Endpoint { address: Address([7; 16]), udp_port: 4791 },
-        engine: remora_host::EngineId(9),
-        extensions: 0,
-        irn_reach: 0,
-        private_data: b"private".to_vec(),
+    fn create_qp(&self, domain: u32, send_cq: u32, receive_cq: u32) -> Reply {
+        let [send, receive] = [self.part(64), self.part(64)];
+        self.execute(create_qp(domain, send_cq, receive_cq, [send, receive]))
+    }
+
+    fn create_loopback(&self, domain: u32, cq: u32) -> Reply {
+        let [send, receive] = [self.part(64), self.part(64)];
+        self.execute(create_loopback(domain, cq, [send, receive]))
+    }
+
+    fn deploy(&self, init: KernelInit) -> Reply {
+        match self.ask(&Request::HandKernel { kernel: 0, lanes: 2 }) {
+            Reply::Number(part) => {
+                self.execute(Command::DeployKernel(KernelInit { code: PartNumber(part), ..init }))
+            }
+            refused => refused,
+        }
+    }
+
+    fn domain(&self) -> u32 {
+        self.number(&DOMAIN)
     }
 }
 
-fn allocate(domain: u32, len: u64) -> Request {
-    let access = (Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ).bits();
-    Request::Allocate(Allocate { domain, len, access, name: String::new() })
+/// The number in a reply.
+#[track_caller]
+fn number(reply: Reply) -> u32 {
+    match reply {
+        Reply::Number(number) => number,
+        Reply::Domain(pd) => pd.get(),
+        Reply::Key(key) => key.get(),
+        Reply::Executed(remora_nic::Reply::Number(number)) => number as u32,
+        Reply::Executed(remora_nic::Reply::Portal(facts)) => facts.number,
+        reply => panic!("{reply:?}"),
+    }
 }
 
-fn create_cq(depth: u32, channel: u32) -> Request {
-    Request::CreateCq(CreateCq { depth, channel, tag: 77, counted: false })
+#[track_caller]
+fn refused(reply: Reply, words: &str) {
+    match reply {
+        Reply::Refused(why) => assert!(why.contains(words), "{why}"),
+        Reply::RefusedByNic(error) => assert!(error.to_string().contains(words), "{error}"),
+        reply => panic!("{words}: {reply:?}"),
+    }
 }
 
-fn a_pair(domain: u32, send_cq: u32, receive_cq: u32) -> CreateQp {
-    let service = Service::Rc;
-    let options = Box::new(QpOptions::default());
-    CreateQp { domain, send_cq, receive_cq, service, options }
+const DOMAIN: Request = Request::Table(TableCommand::AllocDomain);
+
+fn free_domain(domain: u32) -> Request {
+    Request::Table(TableCommand::FreeDomain(Pd::of_number(domain)))
 }
 
-fn create_qp(domain: u32, send_cq: u32, receive_cq: u32) -> Request {
-    Request::CreateQp(a_pair(domain, send_cq, receive_cq))
+fn revoke(key: u32) -> Request {
+    Request::Table(TableCommand::Revoke(Key::new(key)))
 }
 
-fn create_loopback(domain: u32, cq: u32) -> Request {
-    Request::CreateLoopback(a_pair(domain, cq, cq))
+const fn range(len: u64) -> SentRange {
+    SentRange { descriptor: 0, offset: 0, len, iova: 1 << 40 }
 }
 
-/// The request for a code region of `len` bytes.
-fn create_code(domain: u32, len: u64, parts: &[CodePart]) -> Request {
-    Request::CreateCode(CreateCode { domain, len, parts: parts.to_vec() })
+fn register(domain: u32, ranges: &[SentRange]) -> Request {
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    Request::Table(TableCommand::Register { pd: Pd::of_number(domain), access, ranges: ranges.to_vec() })
 }
 
-fn deploy(domain: u32, grants: &[u32]) -> Request {
-    Request::Deploy(Deploy {
-        domain,
-        kernel: 0,
-        lanes: 2,
-        opcode: Some(9),
-        longest: 64,
-        answers: 6,
-        limit: 1 << 60,
-        grants: grants.to_vec(),
+fn create_cq(part: u32) -> Command {
+    Command::CreateCq { ring: PartNumber(part), flags: CqFlags::default() }
+}
+
+fn create_qp(domain: u32, send_cq: u32, receive_cq: u32, [send, receive]: [PartNumber; 2]) -> Command {
+    Command::CreateQp(QueuePairInit {
+        service: Service::Rc,
+        pd: Pd::of_number(domain),
+        send_ring: send,
+        receives: Receives::Own { ring: receive, max_sge: 1 },
+        send_cq,
+        receive_cq,
+        signal_all: false,
+        fetching: Fetching::Posted,
     })
 }
 
-const fn memory(offset: u64, len: u64) -> CodePart {
-    CodePart { of: CodeOf::Memory(offset, len), iova: 1 << 40 }
+fn create_loopback(domain: u32, cq: u32, [send, receive]: [PartNumber; 2]) -> Command {
+    Command::CreateLoopback(LoopbackInit {
+        pd: Pd::of_number(domain),
+        send_ring: send,
+        receive_ring: receive,
+        receive_max_sge: 1,
+        send_cq: cq,
+        receive_cq: cq,
+        fetching: Fetching::Posted,
+    })
 }
 
-const fn slots(pair: u32) -> CodePart {
-    CodePart { of: CodeOf::Pair(pair), iova: 1 << 41 }
+fn kernel(domain: u32, grants: &[u32]) -> KernelInit {
+    KernelInit {
+        pd: Pd::of_number(domain),
+        opcode: Some(9),
+        code: PartNumber(0),
+        grants: grants.iter().map(|key| Key::new(*key)).collect(),
+        answers: 8,
+        longest: 64,
+        limit: 1 << 60,
+    }
 }
+
+fn portal(domain: u32, cq: u32, slots: u16, bulk_only: bool, ring: PartNumber) -> Command {
+    let pd = Pd::of_number(domain);
+    Command::CreatePortal(PortalInit { ring, slots, pd, cq, pid: 1, incarnation: 1, bulk_only })
+}
+
+const ENDPOINT: Endpoint = Endpoint { address: Address([7; 16]), udp_port: 4791 };
+const PARTS: [PartNumber; 2] = [PartNumber(0), PartNumber(1)];
 
 /// Returns one request of each kind.
 fn requests() -> Vec<Request> {
-    vec![
+    let qp = Qpn::new(17);
+    let peer = LinkPeer { id: EngineId(9), endpoint: ENDPOINT };
+    let patience = Duration::from_millis(1);
+    let address = AddressVector::new(Peer(3), Route::new(ENDPOINT, ENDPOINT));
+    let toward = Modify { address: Some(address), state: Some(State::Rtr), ..Modify::default() };
+    let mut requests: Vec<Request> = vec![
         Request::Attach { version: VERSION, name: "tenant".to_owned(), kept: true },
-        Request::AllocDomain,
-        Request::Hand(64),
-        Request::FreeDomain(1),
-        allocate(1, 4096),
-        Request::Deregister(3),
+        DOMAIN,
+        free_domain(1),
+        register(1, &[range(4096)]),
+        register(1, &[range(4096); MAX_RANGES]),
+        revoke(3),
+        Request::Table(TableCommand::RegisterNull(Pd::of_number(1))),
+        Request::Table(TableCommand::Deregister(Key::new(3))),
+        Request::Table(TableCommand::AllocWindow { pd: Pd::of_number(1), second: true }),
+        Request::Table(TableCommand::QueryWindow(Key::new(3))),
+        Request::Table(TableCommand::FreeWindow(Key::new(3))),
+        Request::NameRegion { key: 3, name: "table".to_owned() },
+        Request::HandRing,
+        Request::HandKernel { kernel: 1, lanes: 2 },
+        Request::AssignBell(BellOwner::QueuePair(qp)),
         Request::CreateChannel,
         Request::DestroyChannel(2),
-        create_cq(16, 0),
-        Request::Execute(Command::DestroyCq { cq: 0 }),
-        Request::Execute(Command::NotifyCq { cq: 0, notify: Notify::Solicited }),
-        create_qp(1, 0, 0),
-        Request::Execute(Command::DestroyQp(Qpn::new(17))),
-        Request::Connect { number: 17, address: "127.0.0.1:9".parse().unwrap() },
-        Request::ConnectPair { one: 17, other: 18 },
-        Request::Answer { number: 17, hello: Box::new(hello()) },
-        Request::Agreement(17),
-        Request::Execute(Command::QueryQp(Qpn::new(17))),
-        Request::Execute(fail(17)),
+        Request::SetChannel { cq: 0, tag: 7, channel: 2 },
+        Request::ReuseLink(EngineId(9)),
+        Request::LoopBack,
+        Request::OfferLink,
+        Request::ReleasePeer(Peer(1)),
+        Request::Long(LongRequest::Reach { address: 0, endpoint: ENDPOINT, patience }),
+        Request::Long(LongRequest::TakeLink { from: peer, name: "no link".to_owned(), patience }),
+        Request::Long(LongRequest::GiveLink { to: peer, offer: 0, patience }),
+        Request::JoinGroup { qp, group: ENDPOINT },
+        Request::LeaveGroup { qp, group: ENDPOINT },
+        Request::Note { object: ObjectName::Qp(qp), note: vec![7; MAX_NOTE] },
         Request::Kept(0),
-        Request::SetChannel { number: 0, channel: 2 },
-        create_loopback(1, 0),
-        create_code(1, 4096, &[memory(64, 128), slots(17)]),
-        create_code(1, 4096, &[slots(17); MAX_PARTS]),
-        Request::Execute(Command::Enable { qp: Qpn::new(17), count: 1 << 40 }),
-        deploy(1, &[3, 4]),
-        deploy(1, &[3; MAX_PARTS]),
-        Request::Execute(Command::RemoveKernel { kernel: 2 }),
         Request::Identify,
-        Request::RegisterRma(RegisterRma { region: 9, rights: Rights::READ, key: key_of_rma() }),
+        Request::RegisterRma(RegisterRma {
+            region: 9,
+            base: 0,
+            len: 64,
+            rights: Rights::READ,
+            key: key_of_rma(),
+        }),
         Request::DeregisterRma(1),
         Request::RekeyRma { region: 1, key: key_of_rma() },
         Request::RmaKey(1),
-        Request::CreatePortal(CreatePortal { domain: 1, cq: 0, slots: 16, bulk_only: true }),
-        Request::Execute(Command::DestroyPortal { portal: 0 }),
-        Request::Reach(hello().endpoint),
         Request::List { version: VERSION },
         Request::End { version: VERSION, uid: 1001, name: "tenant".to_owned() },
-    ]
+    ];
+    let commands = [
+        create_cq(0),
+        Command::DestroyCq { cq: 0 },
+        Command::NotifyCq { cq: 0, notify: Notify::Solicited },
+        create_qp(1, 0, 0, PARTS),
+        Command::DestroyQp(qp),
+        Command::QueryQp(qp),
+        fail(17),
+        Command::ModifyQp { qp, change: Box::new(toward) },
+        create_loopback(1, 0, PARTS),
+        Command::Enable { qp, count: 1 << 40 },
+        Command::CreateSrq(SrqInit { pd: Pd::of_number(1), ring: PARTS[0], max_sge: 1, xrc: None }),
+        Command::AllocXrcDomain,
+        Command::CreateXrcTarget { domain: 0 },
+        Command::CreateAddressHandle { pd: Pd::of_number(1), address },
+        Command::DeployKernel(kernel(1, &[3, 4])),
+        Command::RemoveKernel { kernel: 2 },
+        portal(1, 0, 16, true, PARTS[0]),
+        Command::DestroyPortal { portal: 0 },
+    ];
+    requests.extend(commands.map(Request::Execute));
+    requests
 }
 
 fn key_of_rma() -> RegionKey {
@@ -270,50 +371,34 @@ fn key_of_rma() -> RegionKey {
 }
 
 fn replies() -> Vec<Reply> {
-    let agreement = Agreement {
-        peer: Peer(3),
-        remote: hello(),
-        path_mtu: 1024,
-        max_rd_atomic: 4,
-        extensions: 9,
-        irn: Some(64),
-        prism: false,
-        strom: true,
-        lasting: true,
-    };
-    let facts = PairFacts {
-        number: 17,
-        bell: 1,
-        domain: 1,
-        send_cq: 0,
-        receive_cq: 1,
-        service: Service::Uc,
-        options: Box::new(QpOptions { irn: true, private_data: vec![1, 2], ..QpOptions::default() }),
-        agreement: Some(agreement.clone()),
-    };
-    let endpoint = hello().endpoint;
-    let kind = PortKind::Udp;
-    let source = endpoint;
     let manner = "through its daemon";
-    let port = PortFacts { kind, endpoint, source, path_mtu: 4096, manner };
+    let source = Endpoint { udp_port: 50_000, ..ENDPOINT };
+    let port = PortFacts { kind: PortKind::Udp, endpoint: ENDPOINT, source, path_mtu: 4096, manner };
+    let region = KeptObject::Region {
+        key: Key::new(9),
+        pd: Pd::of_number(1),
+        first: range(4096),
+        name: "table".to_owned(),
+    };
+    let object =
+        KeptObject::Object { object: ObjectName::Qp(Qpn::new(17)), bell: 1, note: vec![7; MAX_NOTE] };
     vec![
         Reply::Refused("no".to_owned()),
         Reply::Done,
-        Reply::Attached { port, places: 64 },
+        Reply::Attached { port, engine: EngineId(1 << 100), irn_reach: 64, places: 64 },
         Reply::Number(4),
-        Reply::Region(RegionFacts { domain: 1, key: 9, iova: 1 << 44, name: "table".to_owned() }),
-        Reply::Queue(QueueFacts { number: 2, tag: 7 }),
-        Reply::Pair(Box::new(facts)),
-        Reply::Agreed(Box::new(agreement)),
+        Reply::Domain(Pd::of_number(1)),
+        Reply::Key(Key::new(9)),
+        Reply::Peer(Peer(3)),
+        Reply::Link { name: "link".to_owned(), offer: 2 },
         DONE,
         Reply::RefusedByNic(CommandError { kind: fail(3).kind(), fault: NicError::Unknown.into() }),
-        Reply::Domain(1),
+        Reply::Kept(Box::new(KeptObject::Domain(Pd::of_number(1)))),
+        Reply::Kept(Box::new(region)),
+        Reply::Kept(Box::new(object)),
         Reply::Nothing,
-        Reply::Kernel { number: 3, domain: 1 },
-        Reply::Full(Full::clients(64)),
         Reply::Identity { pid: 77, incarnation: 0x1234_5678 },
         Reply::RmaKey(key_of_rma()),
-        Reply::Portal(PortalFacts { number: 3, bell: 1, first: 64 }),
         Reply::Tenant(TenantFacts {
             uid: 1001,
             name: "store".to_owned(),
@@ -343,6 +428,15 @@ fn messages_come_back_as_they_were_and_no_part_of_one_is_a_message() {
         assert_eq!(Reply::parse(&bytes), Some(reply));
         assert!((0..bytes.len()).all(|len| Reply::parse(&bytes[..len]).is_none()));
     }
+}
+
+#[test]
+fn events_come_back_from_their_words() {
+    let qp = Qpn::new(0x00ff_ffff);
+    for event in [AsyncEvent::QpFatal(qp), AsyncEvent::CqOverrun(u32::MAX), AsyncEvent::DeviceFatal] {
+        assert_eq!(super::daemon_client::event_of(super::daemon_client::event_word(event)), Some(event));
+    }
+    assert_eq!(super::daemon_client::event_of(u64::MAX), None);
 }
 
 /// A well-behaved program, by which tests check that the daemon still works.
@@ -396,9 +490,10 @@ fn objects_of_a_daemon_take_the_commands_of_ones_own() {
     let refused = innocent.pair.modify(&to(State::Init)).unwrap_err();
     assert!(matches!(refused, CreateError::Modify(_)), "{refused}");
     assert_eq!(innocent.pair.state(), State::Sqd);
-    let peer = Modify { address: attributes.address, ..to(State::Rts) };
-    let refused = innocent.pair.modify(&peer).unwrap_err().to_string();
-    assert!(refused.contains("no peer"), "{refused}");
+    let stranger = attributes.address.map(|address| AddressVector { peer: Peer(77), ..address });
+    let refused = innocent.pair.modify(&Modify { address: stranger, ..to(State::Rts) });
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("no peer 77"), "{refused}");
     innocent.pair.modify(&to(State::Rts)).unwrap();
     innocent.works();
 
@@ -459,10 +554,9 @@ fn a_free_list_of_a_daemon_gives_its_buffers_to_a_client() {
 /// The bytes of a completion queue and of `pairs` queue pairs with default options.
 fn ring_bytes_of(cq: &CompletionQueue, pairs: u64) -> u64 {
     let options = QpOptions::default();
-    let send = remora_nic::Ring::size(options.max_send_wr.max(remora_nic::wqe::MAX_SLOTS as u32));
-    let receive =
-        remora_nic::Ring::size(options.max_recv_wr.max(1) * remora_nic::stride(options.max_recv_sge) as u32);
-    cq.ring().bytes().len() as u64 + pairs * (send + receive) as u64
+    let send = Ring::size(options.max_send_wr.max(remora_nic::wqe::MAX_SLOTS as u32));
+    let receive = Ring::size(options.max_recv_wr.max(1) * remora_nic::stride(options.max_recv_sge) as u32);
+    Ring::size(cq.depth()) as u64 + pairs * (send + receive) as u64
 }
 
 #[test]
@@ -475,63 +569,100 @@ fn nothing_of_another_program_can_be_named() {
     let key = innocent.memory.lkey().get();
     let theirs = innocent._domain.deploy_shipped(Shipped::Get, 1, &KernelOptions::default()).unwrap();
     let kernel = theirs.number();
-    let theirs_domain = innocent._domain.number().unwrap();
+    let theirs_domain = innocent._domain.pd().get();
+    let peer = innocent.pair.agreement().unwrap().peer;
     let raw = lender.raw();
-    let domain = raw.number(&Request::AllocDomain);
-    let mine = raw.number(&create_cq(4, 0));
+    let domain = raw.domain();
+    let mine = number(raw.create_cq(4));
+    let memory = Bytes::memfd("test", 64).unwrap();
     for (request, words) in [
-        (Request::FreeDomain(9), "no protection domain 9"),
-        (Request::FreeDomain(theirs_domain), "no protection domain"),
-        (allocate(theirs_domain, 64), "no protection domain"),
-        (allocate(9, 64), "no protection domain 9"),
-        (Request::Deregister(key), "no region"),
+        (free_domain(theirs_domain), "no protection domain"),
+        (revoke(key), "no region"),
+        (Request::Table(TableCommand::QueryWindow(Key::new(key))), "no memory window"),
+        (Request::NameRegion { key, name: "mine".to_owned() }, "no region"),
         (Request::DestroyChannel(9), "no completion channel"),
-        (create_cq(4, 9), "no completion channel"),
-        (Request::Execute(Command::DestroyCq { cq }), "no completion queue"),
-        (Request::Execute(Command::NotifyCq { cq, notify: Notify::Any }), "no completion queue"),
-        (Request::SetChannel { number: cq, channel: 1 }, "no completion queue"),
-        (Request::SetChannel { number: mine, channel: 9 }, "no completion channel"),
-        (create_qp(domain, cq, mine), "no completion queue"),
-        (create_qp(domain, mine, cq), "no completion queue"),
-        (create_qp(9, mine, mine), "no protection domain"),
-        (Request::Execute(Command::DestroyQp(Qpn::new(pair))), "no queue pair"),
-        (Request::Agreement(pair), "no queue pair"),
-        (Request::Execute(Command::QueryQp(Qpn::new(pair))), "no queue pair"),
-        (Request::Execute(fail(pair)), "no queue pair"),
-        (create_loopback(domain, cq), "no completion queue"),
-        (create_loopback(9, mine), "no protection domain"),
-        (create_code(domain, 64, &[slots(pair)]), "no queue pair"),
-        (create_code(9, 64, &[memory(0, 64)]), "no protection domain"),
-        (create_code(domain, 64, &[memory(1, 64)]), ""),
-        (create_code(domain, 64, &[memory(u64::MAX, 64)]), ""),
-        (create_code(domain, 64, &[]), ""),
-        (Request::Execute(Command::Enable { qp: Qpn::new(pair), count: 1 }), "no queue pair"),
-        (deploy(domain, &[key]), "no region"),
-        (deploy(9, &[]), "no protection domain"),
-        (Request::Execute(Command::RemoveKernel { kernel }), "no kernel"),
-        (Request::Execute(Command::CountCompletions { cq }), "no completion queue"),
-        (Request::Execute(Command::AttachKernel { qp: Qpn::new(pair), kernel: None }), "no queue pair"),
-        (Request::Execute(Command::RestrictToBulk { portal: 0 }), "no command portal"),
-        (Request::Execute(Command::QuerySrq(Qpn::new(0))), "no shared receive queue"),
-        (Request::Execute(Command::FreeXrcDomain { domain: 0 }), "no XRC domain"),
-        (Request::Execute(Command::DestroyAddressHandle { handle: 0 }), "no address handle"),
-        (Request::Execute(Command::QueryFreeList { list: 0 }), "no free list"),
-        (Request::Execute(Command::Fail), "request of its own"),
-        (Request::Execute(Command::AllocXrcDomain), "request of its own"),
-        (Request::Execute(Command::SetTenant { qp: Qpn::new(pair), tenant: 0 }), "no queue pair"),
+        (Request::SetChannel { cq, tag: 1, channel: 1 }, "no completion queue"),
+        (Request::SetChannel { cq: mine, tag: 1, channel: 9 }, "no completion channel"),
+        (Request::AssignBell(BellOwner::QueuePair(Qpn::new(pair))), "no queue pair"),
+        (Request::AssignBell(BellOwner::Portal(0)), "no command portal"),
+        (Request::ReleasePeer(peer), "no peer"),
+        (Request::JoinGroup { qp: Qpn::new(pair), group: ENDPOINT }, "no queue pair"),
+        (Request::LeaveGroup { qp: Qpn::new(pair), group: ENDPOINT }, "no queue pair"),
+        (Request::Note { object: ObjectName::Qp(Qpn::new(pair)), note: Vec::new() }, "no queue pair"),
+        (Request::Note { object: ObjectName::Portal(0), note: Vec::new() }, "outlive"),
     ] {
         raw.refuses(&request, words);
     }
-    for request in [
-        Request::Connect { number: pair, address: "127.0.0.1:9".parse().unwrap() },
-        Request::ConnectPair { one: pair, other: pair },
+    refused(raw.register_memory(theirs_domain, &memory), "no protection domain");
+    let address = AddressVector::new(peer, Route::new(ENDPOINT, ENDPOINT));
+    let toward = Modify { address: Some(address), ..Modify::default() };
+    let own = number(raw.create_qp(domain, mine, mine));
+    for (command, words) in [
+        (Command::DestroyCq { cq }, "no completion queue"),
+        (Command::NotifyCq { cq, notify: Notify::Any }, "no completion queue"),
+        (create_qp(domain, cq, mine, PARTS), "no completion queue"),
+        (create_qp(domain, mine, cq, PARTS), "no completion queue"),
+        (create_qp(domain, mine, mine, [PartNumber(70); 2]), "no memory with number 70"),
+        (create_qp(theirs_domain, mine, mine, PARTS), "no protection domain"),
+        (Command::DestroyQp(Qpn::new(pair)), "no queue pair"),
+        (Command::QueryQp(Qpn::new(pair)), "no queue pair"),
+        (fail(pair), "no queue pair"),
+        (Command::ModifyQp { qp: Qpn::new(own), change: Box::new(toward) }, "no peer"),
+        (Command::CreateAddressHandle { pd: Pd::of_number(domain), address }, "no peer"),
+        (create_loopback(domain, cq, PARTS), "no completion queue"),
+        (create_loopback(theirs_domain, mine, PARTS), "no protection domain"),
+        (Command::Enable { qp: Qpn::new(pair), count: 1 }, "no queue pair"),
+        (Command::RemoveKernel { kernel }, "no kernel"),
+        (Command::CountCompletions { cq }, "no completion queue"),
+        (Command::AttachKernel { qp: Qpn::new(pair), kernel: None }, "no queue pair"),
+        (Command::QuerySrq(Qpn::new(0)), "no shared receive queue"),
+        (Command::FreeXrcDomain { domain: 0 }, "no XRC domain"),
+        (Command::CreateXrcTarget { domain: 0 }, "no XRC domain"),
+        (Command::DestroyAddressHandle { handle: 0 }, "no address handle"),
+        (Command::QueryFreeList { list: 0 }, "no free list"),
+        (Command::Fail, "daemon's owner"),
+        (Command::QueryRma, "daemon's owner"),
+        (Command::SetTenant { qp: Qpn::new(own), tenant: 0 }, "divides the bandwidth"),
+        (Command::AttachMulticast { qp: Qpn::new(own), group: ENDPOINT.address }, "request of its own"),
     ] {
-        let (_here, there) = PacketSocket::pair().unwrap();
-        let reply = raw.ask_with(&request, &[there.as_fd()]).0;
-        assert!(matches!(&reply, Reply::Refused(words) if words.contains("no queue pair")), "{reply:?}");
-        raw.refuses(&request, "needs a socket");
+        refused(raw.execute(command), words);
     }
+    refused(raw.deploy(self::kernel(domain, &[key])), "no region");
+    refused(raw.deploy(self::kernel(theirs_domain, &[])), "no protection domain");
+    let reach = Request::Long(LongRequest::Reach { address: 0, endpoint: ENDPOINT, patience: LONG });
+    raw.refuses(&reach, "needs a socket");
     innocent.works();
+}
+
+/// Ranges that leave the memory that came with them, memory that can shrink, and no memory at all are no region.
+#[test]
+fn a_region_lies_within_sealed_memory_of_the_program() {
+    let lender = lender("ranges", &Options::default());
+    let raw = lender.raw();
+    let domain = raw.domain();
+    let memory = Bytes::memfd("test", 4096).unwrap();
+    let fds = [memory.fd().unwrap()];
+    for ranges in [
+        vec![],
+        vec![range(0)],
+        vec![range(4097)],
+        vec![SentRange { offset: u64::MAX, ..range(64) }],
+        vec![SentRange { offset: 1, ..range(4096) }],
+        vec![SentRange { descriptor: 1, ..range(64) }],
+        vec![range(64), range(64)],
+    ] {
+        refused(raw.ask_with(&register(domain, &ranges), &fds).0, "");
+    }
+    refused(raw.ask(&register(domain, &[range(64)])), "without memory");
+    let open = rustix::fs::memfd_create("open", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&open, 4096).unwrap();
+    refused(raw.ask_with(&register(domain, &[range(64)]), &[open.as_fd()]).0, "");
+    refused(raw.ask_with(&Request::HandRing, &[open.as_fd()]).0, "");
+    raw.refuses(&Request::HandRing, "one descriptor");
+    let (socket, _other) = PacketSocket::pair().unwrap();
+    refused(raw.ask_with(&Request::HandRing, &[socket.as_fd()]).0, "");
+    number(raw.ask_with(&register(domain, &[range(4096)]), &fds).0);
+    assert_eq!(lender.daemon.tenants()[0].bytes, 4096, "a refused region counts");
 }
 
 #[test]
@@ -592,7 +723,7 @@ fn what_was_posted_and_not_rung_for_is_done_when_the_next_program_attaches() {
     let cq = context.create_cq(16).unwrap();
     let chain = domain.create_loopback(&cq, &cq, &QpOptions::default()).unwrap();
     let bounds = remora_nic::wqe::Bounds { max_sge: 1, max_inline: 0 };
-    let mut queue = remora_nic::SendQueue::new(chain.rings().unwrap()[0].clone(), bounds);
+    let mut queue = remora_nic::SendQueue::new(chain.rings()[0].clone(), bounds);
     queue.push(&work::nop(7)).unwrap();
     queue.publish();
     context.leave();
@@ -612,6 +743,8 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
         queues: 2,
         channels: 1,
         pairs: 2,
+        handles: 1,
+        windows: 1,
         kernels: 1,
         free_lists: 1,
         bytes: 1 << 20,
@@ -623,53 +756,94 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
     };
     let lender = lender("limits", &Options { limits, ..Options::default() });
     let raw = lender.raw();
-    let domain = raw.number(&Request::AllocDomain);
-    raw.number(&Request::AllocDomain);
-    raw.refuses(&Request::AllocDomain, "--domains");
-    raw.refuses(&Request::FreeDomain(domain + 7), "no protection domain");
-    let keys: Vec<u32> = (0..3).map(|_| raw.number(&allocate(domain, 4096))).collect();
-    raw.refuses(&allocate(domain, 4096), "--regions");
-    raw.refuses(&create_code(domain, 64, &[memory(0, 64)]), "--regions");
-    raw.refuses(&Request::FreeDomain(domain), "are in this protection domain");
-    assert_eq!(raw.ask(&Request::Deregister(keys[0])), Reply::Done);
-    raw.refuses(&allocate(domain, (1 << 20) - 8191), "--memory");
-    raw.refuses(&allocate(domain, u64::MAX), "--memory");
-    raw.refuses(&create_code(domain, u64::MAX, &[memory(0, 64)]), "--memory");
-    let code = raw.number(&create_code(domain, 4096, &[memory(0, 64)]));
-    raw.refuses(&allocate(domain, (1 << 20) - 12287), "");
-    assert_eq!(raw.ask(&Request::Deregister(code)), Reply::Done);
-    raw.refuses(&allocate(domain, 0), "");
-    let rest = raw.number(&allocate(domain, (1 << 20) - 8192));
-    raw.refuses(&create_cq(1, 0), "--memory");
-    assert_eq!(raw.ask(&Request::Deregister(rest)), Reply::Done);
+    let domain = raw.domain();
+    raw.domain();
+    raw.refuses(&DOMAIN, "--domains");
+    raw.refuses(&free_domain(domain + 7), "no protection domain");
+    let keys: Vec<u32> = (0..3).map(|_| number(raw.register(domain, 4096))).collect();
+    refused(raw.register(domain, 4096), "--regions");
+    raw.refuses(&Request::Table(TableCommand::RegisterNull(Pd::of_number(domain))), "--regions");
+    raw.refuses(&free_domain(domain), "are in this protection domain");
+    assert_eq!(raw.ask(&revoke(keys[0])), Reply::Done);
+    refused(raw.register(domain, (1 << 20) - 8191), "--memory");
+    let rest = number(raw.register(domain, (1 << 20) - 8192));
+    refused(raw.create_cq(1), "--memory");
+    assert_eq!(raw.ask(&revoke(rest)), Reply::Done);
     raw.number(&Request::CreateChannel);
     raw.refuses(&Request::CreateChannel, "--channels");
-    let kernel = raw.number(&deploy(domain, &[keys[1]]));
-    raw.refuses(&deploy(domain, &[]), "--kernels");
-    assert_eq!(raw.ask(&Request::Execute(Command::RemoveKernel { kernel })), DONE);
-    let Request::Deploy(small) = deploy(domain, &[]) else { panic!() };
-    raw.refuses(&Request::Deploy(Deploy { longest: 1 << 20, ..small.clone() }), "--memory");
-    raw.refuses(&Request::Deploy(Deploy { lanes: 0, ..small.clone() }), "lanes");
-    raw.refuses(&Request::Deploy(Deploy { lanes: u32::MAX, ..small.clone() }), "lanes");
-    raw.refuses(&Request::Deploy(Deploy { kernel: 99, ..small }), "no such kernel");
-    let cq = raw.number(&create_cq(16, 0));
-    raw.number(&create_cq(16, 0));
-    raw.refuses(&create_cq(16, 0), "--queues");
-    raw.refuses(&create_cq(u32::MAX, 0), "");
-    let pairs = [raw.number(&create_qp(domain, cq, cq)), raw.number(&create_qp(domain, cq, cq))];
-    raw.refuses(&create_qp(domain, cq, cq), "--pairs");
-    raw.refuses(&create_loopback(domain, cq), "--pairs");
-    raw.refuses(&Request::Execute(Command::DestroyCq { cq }), "queue pairs use this");
+    let window = Request::Table(TableCommand::AllocWindow { pd: Pd::of_number(domain), second: false });
+    let window_key = Key::new(raw.number(&window));
+    raw.refuses(&window, "2 memory windows are over the 1");
+    raw.refuses(&free_domain(domain), "are in this protection domain");
+    assert_eq!(raw.ask(&Request::Table(TableCommand::FreeWindow(window_key))), Reply::Done);
+    let kernel = number(raw.deploy(self::kernel(domain, &[keys[1]])));
+    refused(raw.deploy(self::kernel(domain, &[])), "--kernels");
+    assert_eq!(raw.execute(Command::RemoveKernel { kernel }), DONE);
+    refused(raw.deploy(KernelInit { longest: 1 << 20, ..self::kernel(domain, &[]) }), "--memory");
+    raw.refuses(&Request::HandKernel { kernel: 0, lanes: 0 }, "lanes");
+    raw.refuses(&Request::HandKernel { kernel: 0, lanes: u32::MAX }, "lanes");
+    raw.refuses(&Request::HandKernel { kernel: 99, lanes: 1 }, "no such kernel");
+    let cq = number(raw.create_cq(16));
+    number(raw.create_cq(16));
+    refused(raw.create_cq(16), "--queues");
+    let pairs = [number(raw.create_qp(domain, cq, cq)), number(raw.create_qp(domain, cq, cq))];
+    refused(raw.create_qp(domain, cq, cq), "--pairs");
+    refused(raw.create_loopback(domain, cq), "--pairs");
+    refused(raw.execute(Command::DestroyCq { cq }), "in use");
+    raw.refuses(&free_domain(domain), "are in this protection domain");
     for pair in pairs {
-        assert_eq!(raw.ask(&Request::Execute(Command::DestroyQp(Qpn::new(pair)))), DONE);
+        assert_eq!(raw.execute(Command::DestroyQp(Qpn::new(pair))), DONE);
     }
-    let large = QpOptions { max_send_wr: 1 << 20, ..QpOptions::default() };
-    let large = CreateQp { domain, send_cq: cq, receive_cq: cq, service: Service::Rc, options: large.into() };
-    raw.refuses(&Request::CreateQp(large), "--memory");
-    assert_eq!(raw.ask(&Request::Execute(Command::DestroyCq { cq })), DONE);
+    refused(raw.hand(1 << 16), "--memory");
+    assert_eq!(raw.execute(Command::DestroyCq { cq }), DONE);
     let facts = lender.daemon.tenants();
     assert_eq!((facts.len(), facts[0].regions, facts[0].queues, facts[0].pairs), (1, 2, 1, 0));
-    assert_eq!(facts[0].bytes, 2 * 4096 + remora_nic::Ring::size(16) as u64, "released memory still counts");
+    let held = 2 * 4096 + Ring::size(16) as u64;
+    assert_eq!(facts[0].bytes, held, "released memory still counts");
+}
+
+#[test]
+fn a_tenant_has_as_many_queues_of_other_services_as_it_may() {
+    let limits = Limits { queues: 2, domains: 2, handles: 1, pairs: 2, ..Limits::default() };
+    let lender = lender("services", &Options { limits, ..Options::default() });
+    let raw = lender.raw();
+    let domain = raw.domain();
+    let pd = Pd::of_number(domain);
+    let srq = |raw: &Raw| {
+        let ring = raw.part(16);
+        raw.execute(Command::CreateSrq(SrqInit { pd, ring, max_sge: 1, xrc: None }))
+    };
+    let first = number(srq(&raw));
+    number(srq(&raw));
+    refused(srq(&raw), "3 shared receive queues are over the 2");
+    let xrc = number(raw.execute(Command::AllocXrcDomain));
+    number(raw.execute(Command::AllocXrcDomain));
+    refused(raw.execute(Command::AllocXrcDomain), "3 XRC domains are over the 2");
+    let targets = [(); 2].map(|()| number(raw.execute(Command::CreateXrcTarget { domain: xrc })));
+    refused(raw.execute(Command::CreateXrcTarget { domain: xrc }), "--pairs");
+    refused(raw.execute(Command::FreeXrcDomain { domain: xrc }), "in use");
+    let Reply::Peer(peer) = raw.ask(&Request::LoopBack) else { panic!() };
+    let address = AddressVector::new(peer, Route::new(ENDPOINT, ENDPOINT));
+    let handle = Command::CreateAddressHandle { pd, address };
+    let created = number(raw.execute(handle.clone()));
+    refused(raw.execute(handle), "2 address handles are over the 1");
+    raw.refuses(&Request::ReleasePeer(peer), "use this peer");
+    assert_eq!(raw.execute(Command::DestroyAddressHandle { handle: created }), DONE);
+    assert_eq!(raw.ask(&Request::ReleasePeer(peer)), Reply::Done);
+    raw.refuses(&Request::ReleasePeer(peer), "no peer");
+    for (number, peers) in (0..6).map(|_| raw.ask(&Request::LoopBack)).enumerate() {
+        assert!(
+            matches!(peers, Reply::Peer(_)),
+            "{number}: each of 2 queue pairs and 1 handle has 2: {peers:?}"
+        );
+    }
+    raw.refuses(&Request::LoopBack, "7 users of peers are over the 6");
+    for target in targets {
+        assert_eq!(raw.execute(Command::DestroyQp(Qpn::new(target))), DONE);
+    }
+    assert_eq!(raw.execute(Command::FreeXrcDomain { domain: xrc }), DONE);
+    assert_eq!(raw.execute(Command::DestroySrq(Qpn::new(first))), DONE);
+    assert_eq!(lender.daemon.tenants()[0].bytes, Ring::size(16) as u64);
 }
 
 #[test]
@@ -677,34 +851,29 @@ fn a_tenant_has_as_many_free_lists_and_as_much_memory_for_queues_as_it_may() {
     let limits = Limits { free_lists: 1, bytes: 1 << 20, ..Limits::default() };
     let lender = lender("free-lists", &Options { limits, ..Options::default() });
     let raw = lender.raw();
-    let domain = raw.number(&Request::AllocDomain);
+    let pd = Pd::of_number(raw.domain());
     let list = |raw: &Raw, size, count| {
-        let ring = PartNumber(raw.number(&Request::Hand(4)));
-        let pd = Pd::of_number(domain);
-        Request::Execute(Command::CreateFreeList(FreeListInit { pd, ring, base: 1 << 44, size, count }))
+        let ring = raw.part(4);
+        raw.execute(Command::CreateFreeList(FreeListInit { pd, ring, base: 1 << 44, size, count }))
     };
-    raw.refuses(&list(&raw, 64, 1 << 24), "--memory");
-    let too_small = raw.ask(&list(&raw, 0, 4));
+    refused(list(&raw, 64, 1 << 24), "--memory");
+    let too_small = list(&raw, 0, 4);
     assert!(matches!(too_small, Reply::RefusedByNic(_)), "{too_small:?}");
-    let Reply::Executed(remora_nic::Reply::Number(first)) = raw.ask(&list(&raw, 64, 4)) else { panic!() };
-    raw.refuses(&list(&raw, 64, 4), "--free-lists");
+    let first = u64::from(number(list(&raw, 64, 4)));
+    refused(list(&raw, 64, 4), "--free-lists");
     let destroy = Request::Execute(Command::DestroyFreeList { list: first });
     assert_eq!(raw.ask(&destroy), DONE);
     raw.refuses(&destroy, "no free list");
-    let handed: Vec<u32> = (0..16).map(|_| raw.number(&Request::Hand(1))).collect();
-    raw.refuses(&Request::Hand(1), "are not created");
+    let raw = lender.raw();
+    let pd = Pd::of_number(raw.domain());
+    let handed: Vec<PartNumber> = (0..16).map(|_| raw.part(1)).collect();
+    refused(raw.hand(1), "are not created");
     for ring in handed {
-        let spent = Command::CreateFreeList(FreeListInit {
-            pd: Pd::of_number(domain),
-            ring: PartNumber(ring),
-            base: 0,
-            size: 0,
-            count: 1,
-        });
-        assert!(matches!(raw.ask(&Request::Execute(spent.clone())), Reply::RefusedByNic(_)));
-        raw.refuses(&Request::Execute(spent), "no memory with number");
+        let spent = Command::CreateFreeList(FreeListInit { pd, ring, base: 0, size: 0, count: 1 });
+        assert!(matches!(raw.execute(spent.clone()), Reply::RefusedByNic(_)));
+        refused(raw.execute(spent), "no memory with number");
     }
-    assert_eq!(lender.daemon.tenants()[0].bytes, 0, "released memory still counts");
+    assert!(lender.daemon.tenants().iter().all(|facts| facts.bytes == 0), "released memory still counts");
 }
 
 #[test]
@@ -734,19 +903,12 @@ fn what_a_daemon_does_not_lend_is_refused_by_words_that_say_so() {
     let lender = lender("refusals", &Options::default());
     let context = lender.open();
     let domain = context.alloc_pd().unwrap();
-    let cq = context.create_cq(4).unwrap();
     let access = Access::LOCAL_WRITE;
     let own = crate::Bytes::heap(64).unwrap();
     let refusals = [
         domain.register(&own, access).err(),
         domain.allocate_on_nic(64, access).err(),
-        domain.create_srq(&crate::SrqOptions::default()).err(),
-        domain.create_datagram_qp(&cq, &cq, &QpOptions::default()).err(),
-        domain.create_xrc_initiator(&cq, &QpOptions::default()).err(),
-        domain.allocate_window(crate::WindowType::Type1).err(),
-        domain.null_region().err(),
         domain.deploy_kernel(Shipped::Get.lanes(1), &KernelOptions::default()).map(drop).err(),
-        context.open_xrc_domain(0).err(),
     ];
     for refusal in refusals {
         assert_eq!(refusal, Some(CreateError::NotByDaemon));
@@ -826,8 +988,8 @@ fn garbage_in_queues_and_doorbells_harms_nobody() {
         let stranger = lender.open();
         let other = Innocent::new(&stranger);
         let chain = other._domain.create_loopback(&other.cq, &other.cq, &QpOptions::default()).unwrap();
-        let [send, receive] = other.pair.rings().unwrap();
-        let [slots, _] = chain.rings().unwrap();
+        let [send, receive] = other.pair.rings();
+        let [slots, _] = chain.rings();
         for ring in [send, receive, slots, other.cq.ring()] {
             let words = ring.bytes().len() / 8;
             for _ in 0..2000 {
@@ -840,12 +1002,12 @@ fn garbage_in_queues_and_doorbells_harms_nobody() {
                 };
                 ring.bytes().write(index * 8, &value.to_le_bytes()).unwrap();
             }
-            other.pair.look();
-            chain.look();
+            other.pair.ring();
+            chain.ring();
         }
         let daemon = stranger.daemon().unwrap();
         for _ in 0..100 {
-            daemon.ring(numbers.next() as u32);
+            daemon.ring_bell(numbers.next() as u32);
         }
         innocent.works();
     }
@@ -904,12 +1066,14 @@ fn memory_is_freed_with_its_region_though_the_program_keeps_the_descriptor() {
     const LEN: u64 = 1 << 20;
     let lender = lender("kept-memory", &Options::default());
     let raw = lender.raw();
-    let domain = raw.number(&Request::AllocDomain);
-    let (_, kept) = raw.ask_with(&allocate(domain, LEN), &[]);
-    let pages = || fstat(&kept[0]).unwrap().st_blocks as u64 * 512;
+    let domain = raw.domain();
+    let memory = Bytes::memfd("test", LEN as usize).unwrap();
+    number(raw.register_memory(domain, &memory));
+    let kept = memory.fd().unwrap();
+    let pages = || fstat(kept).unwrap().st_blocks as u64 * 512;
     assert!(pages() >= LEN, "the memory is populated");
-    assert!(ftruncate(&kept[0], 0).is_err(), "the program could end the daemon by SIGBUS");
-    assert!(fcntl_add_seals(&kept[0], SealFlags::FUTURE_WRITE).is_err(), "the program could add seals");
+    assert!(ftruncate(kept, 0).is_err(), "the program could end the daemon by SIGBUS");
+    assert!(fcntl_add_seals(kept, SealFlags::FUTURE_WRITE).is_err(), "the program could add seals");
     drop(raw);
     let until = Instant::now() + LONG;
     while pages() > 0 {

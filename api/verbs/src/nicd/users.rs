@@ -35,6 +35,13 @@ pub(super) fn bounds(options: &Options, config: &remora_host::Config) -> Vec<Bou
             .places(nic.max_free_lists.into()),
         bound(Resource::Byte, "bytes of regions and queues", "memory", usize::MAX).of_a_user(limits.bytes),
         bound(Resource::Negotiation, "connections being set up", "", limits.negotiations),
+        bound(Resource::SharedQueue, "shared receive queues", "", limits.queues).places(nic.max_srqs.into()),
+        bound(Resource::XrcDomain, "XRC domains", "", limits.domains).places(nic.max_xrc_domains.into()),
+        bound(Resource::AddressHandle, "address handles", "", limits.handles)
+            .places(nic.max_address_handles.into()),
+        bound(Resource::Window, "memory windows", "", limits.windows)
+            .places(config.memory.max_windows as u64),
+        bound(Resource::Peer, "users of peers", "", limits.peers()),
         bound(Resource::Portal, "command portals", "rma-portals", limits.rma_portals).places(slots),
         bound(Resource::Slot, "command slots", "rma-slots", limits.rma_slots).places(slots),
         bound(

@@ -7,7 +7,7 @@ use remora_nic::{Command, Fetching, Receives, Service};
 use std::marker::PhantomData;
 
 use super::{Incoming, Inner, QueuePair, Ready, parts};
-use crate::local_qp::LocalQp;
+use crate::qp_handle::QpHandle;
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, QpOptions};
 
 impl QueuePair<Ready> {
@@ -17,9 +17,6 @@ impl QueuePair<Ready> {
         receive_cq: &CompletionQueue,
         options: &QpOptions,
     ) -> Result<QueuePair<Ready>, CreateError> {
-        if let Some(daemon) = domain.context().daemon() {
-            return QueuePair::loopback_of_daemon(daemon, domain, send_cq, receive_cq, options);
-        }
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Rc, None, options)?;
         let Receives::Own { ring, max_sge } = init.receives else {
             return Err(CreateError::Nic(remora_nic::NicError::NotThisService));
@@ -33,17 +30,13 @@ impl QueuePair<Ready> {
             receive_cq: init.receive_cq,
             fetching: init.fetching,
         };
-        let send_cq = send_cq.shared();
-        let receive_cq = receive_cq.shared();
-        let local = LocalQp::made(
-            domain.context(),
-            send_cq.engine()?,
-            Service::Rc,
-            options,
-            Command::CreateLoopback(init),
-        )?;
-        let inner = Inner::own(local, domain, send_cq, receive_cq, send_ring, receive, options);
-        Ok(QueuePair { inner, state: PhantomData })
+        let engine = &send_cq.shared().engine;
+        let create = Command::CreateLoopback(init);
+        let handle = QpHandle::made(domain.context(), engine, Service::Rc, options, create)?;
+        let inner = Inner::new(handle, domain, send_cq, receive_cq, send_ring, receive);
+        let pair = QueuePair { inner, state: PhantomData };
+        pair.leave_note().map_err(|error| CreateError::Daemon(error.to_string()))?;
+        Ok(pair)
     }
 }
 
@@ -70,7 +63,7 @@ impl QueuePair<Ready> {
 
     /// The rule by which the NIC fetches the send queue.
     pub(crate) fn fetching(&self) -> Fetching {
-        self.inner.backend.options().fetching
+        self.inner.handle.options.fetching
     }
 
     /// Fills slots with the bytes of work requests, without publishing them to the NIC. Returns false if the
@@ -134,7 +127,7 @@ impl<S> QueuePair<S> {
     /// `Forked` in a forked child; `Nic(Unknown)` if the NIC fetches this queue as posted, which needs no
     /// ENABLE; `Daemon` if the daemon refuses.
     pub fn enable(&self, count: u64) -> Result<(), CreateError> {
-        self.inner.backend.enable(count)
+        self.inner.handle.enable(count)
     }
 
     /// Makes the NIC use the posted receive work requests round after round, without their being posted

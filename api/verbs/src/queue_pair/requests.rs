@@ -79,8 +79,8 @@ impl QueuePair<Ready> {
     /// engine; `Nic(NotThisService)`.
     pub fn attach(&self, kernel: Option<&KernelHandle>) -> Result<(), CreateError> {
         self.inner._domain.context().refuse_child()?;
-        let engine = self.inner.backend.engine_handle();
-        if kernel.is_some_and(|kernel| !kernel.is_on(&engine)) {
+        let engine = &self.inner.handle.engine;
+        if kernel.is_some_and(|kernel| !kernel.is_on(engine)) {
             return Err(CreateError::Nic(NicError::Unknown));
         }
         let number = kernel.map(KernelHandle::number);
@@ -125,8 +125,8 @@ impl QueuePair<Ready> {
     /// check answers.
     pub fn check_reads(&self, kernel: Option<&KernelHandle>) -> Result<(), CreateError> {
         self.inner._domain.context().refuse_child()?;
-        let engine = self.inner.backend.engine_handle();
-        if kernel.is_some_and(|kernel| !kernel.is_on(&engine)) {
+        let engine = &self.inner.handle.engine;
+        if kernel.is_some_and(|kernel| !kernel.is_on(engine)) {
             return Err(CreateError::Nic(NicError::Unknown));
         }
         let number = kernel.map(KernelHandle::number);
@@ -143,13 +143,13 @@ impl QueuePair<Ready> {
     pub fn invoke(&self, invocation: &Invocation) -> Result<(), CreateError> {
         self.inner._domain.context().refuse_child()?;
         let command = Command::InvokeKernel { qp: Qpn::new(self.number()), invocation: invocation.clone() };
-        self.inner.backend.engine_handle().ask(command)
+        self.inner.handle.engine.ask(command)
     }
 
     /// Posts a request and the receive work request for its answer: both, or neither.
     pub(crate) fn post_asking(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.inner.refuse_child()?;
-        if self.inner.backend.has_caller() {
+        if self.inner.handle.engine.has_caller() {
             return Err(PostError::Reentered);
         }
         self.inner.push(request)?;

@@ -9,11 +9,10 @@ use crate::CreateError;
 
 /// Attaches a queue pair to a group, and makes the port join the group.
 pub(crate) fn attach(engine: &Arc<Engine>, number: Qpn, group: Endpoint) -> Result<(), CreateError> {
-    remora_host::connect::loop_back_multicast(&**engine)
-        .map_err(|error| CreateError::Group(error.to_string()))?;
     engine.attach_multicast(number, group).map_err(|refusal| match refusal {
         AttachRefusal::Nic(error) => error.into(),
         AttachRefusal::Port(error) => CreateError::Group(error.to_string()),
+        AttachRefusal::Link(error) => CreateError::Group(error.to_string()),
     })
 }
 

@@ -2,7 +2,8 @@
 
 use remora_host::Clock;
 use remora_nic::cqe::Cqe;
-use remora_nic::rma::{Command, CommandQueue, Completion, Operand};
+use remora_nic::rma::{Command, CommandQueue, Completion, Operand, PortalFacts};
+use remora_nic::{Device, Doorbell};
 use remora_transport::Instant;
 use remora_transport::rma::Status;
 use remora_transport::rma::executor::{Executor, OnFailure, SubmitError, Transfer, TransferEnd};
@@ -10,9 +11,8 @@ use remora_wire::rma::{Class, Kind};
 use std::fmt;
 use std::time::Duration;
 
-use super::backend::NewPortal;
+use super::engine::NewPortal;
 use super::{Client, Grant, Inner, Rma, RmaRegion};
-use crate::nicd::message::PortalFacts;
 use crate::{CompletionQueue, CqOptions, CreateError, PollError, ProtectionDomain};
 
 /// The reason why a transfer did not succeed.
@@ -76,6 +76,7 @@ pub const TRANSFERS: u32 = 1024;
 pub struct Portal {
     rma: Rma,
     facts: PortalFacts,
+    bell: Doorbell,
     commands: CommandQueue,
     /// The number of transfers submitted so far.
     submitted: u64,
@@ -95,7 +96,7 @@ impl Portal {
         slots: u16,
         bulk_only: bool,
     ) -> Result<Portal, CreateError> {
-        let Inner { context, backend, identity, options } = &*rma.inner;
+        let Inner { context, engine: rma_engine, identity, options } = &*rma.inner;
         context.refuse_child()?;
         rma.refuse_other(domain)?;
         if slots == 0 {
@@ -104,11 +105,12 @@ impl Portal {
         let depth = 2 * u32::from(slots);
         let engine = Some(options.engine);
         let cq = context.create_cq_with(&CqOptions { depth, engine, ..CqOptions::default() })?;
-        let made = backend.create_portal(context, domain, &cq, identity, slots, bulk_only)?;
-        let NewPortal { facts, ring } = made;
+        let made = rma_engine.create_portal(domain, &cq, identity, slots, bulk_only)?;
+        let NewPortal { facts, bell, ring } = made;
         Ok(Portal {
             rma: rma.clone(),
             facts,
+            bell,
             commands: CommandQueue::new(ring),
             submitted: 0,
             cq,
@@ -267,10 +269,10 @@ impl Portal {
             // memory.
             return Err(RmaError::Nic(PollError::Forked));
         }
-        if self.rma.inner.backend.has_caller() {
+        if self.rma.inner.engine.engine.has_caller() {
             return Err(RmaError::Nic(PollError::Reentered));
         }
-        if !local_region.rma.inner.backend.shares_regions(&self.rma.inner.backend) {
+        if !local_region.rma.inner.engine.regions.is(&self.rma.inner.engine.regions) {
             // The RegionId would name another region here.
             return Err(RmaError::OtherContext);
         }
@@ -390,7 +392,8 @@ impl Portal {
             self.commands.push(&command);
         }
         if self.commands.publish() {
-            self.rma.inner.backend.ring(&self.facts);
+            // `queue` has refused a call from inside the engine.
+            let _ = self.rma.inner.engine.engine.ring(self.bell);
         }
     }
 }
@@ -400,7 +403,7 @@ impl Drop for Portal {
         if self.rma.inner.context.fork().is_child() {
             return;
         }
-        self.rma.inner.backend.destroy_portal(&self.facts);
+        self.rma.inner.engine.destroy_portal(self.facts.number);
     }
 }
 

@@ -1,17 +1,16 @@
 //! The servers that a program's 1RMA commands name. The port keeps the way to each server that is listed
 //! here.
 
-use remora_host::Engine;
-use remora_host::connect::Uplink;
 use remora_memory::ForkMark;
 use remora_wire::frame::{Endpoint, Peer};
 use std::collections::VecDeque;
-use std::sync::Arc;
+
+use crate::engine_handle::EngineHandle;
 
 /// The resolved way to a server. Dropping it releases the port's entry.
 #[derive(Debug)]
 pub(crate) struct Reached {
-    engine: Arc<Engine>,
+    engine: EngineHandle,
     server: Endpoint,
     peer: Peer,
     fork: ForkMark,
@@ -19,15 +18,15 @@ pub(crate) struct Reached {
 
 impl Reached {
     /// Wraps a peer entry that [`reach`](Uplink::reach) has found.
-    pub(crate) fn new(engine: &Arc<Engine>, server: Endpoint, peer: Peer) -> Reached {
-        Reached { engine: Arc::clone(engine), server, peer, fork: ForkMark::get() }
+    pub(crate) fn new(engine: &EngineHandle, server: Endpoint, peer: Peer) -> Reached {
+        Reached { engine: engine.clone(), server, peer, fork: ForkMark::get() }
     }
 }
 
 impl Drop for Reached {
     fn drop(&mut self) {
         if !self.fork.is_child() {
-            self.engine.release_peer(self.peer);
+            self.engine.uplink().release_peer(self.peer);
         }
     }
 }

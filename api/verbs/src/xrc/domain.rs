@@ -1,9 +1,9 @@
 //! XRC domains, which group shared receive queues.
 
-use remora_host::Engine;
 use remora_nic::Command;
 use std::sync::Arc;
 
+use crate::engine_handle::EngineHandle;
 use crate::{Context, CreateError};
 
 /// An XRC domain: the shared receive queues that a target's peer may name. A clone shares the domain.
@@ -15,15 +15,14 @@ pub struct XrcDomain {
 #[derive(Debug)]
 struct Inner {
     context: Context,
-    engine: Arc<Engine>,
+    engine: EngineHandle,
     number: u32,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         if !self.context.fork().is_child() {
-            let ended = self.engine.ask::<()>(Command::FreeXrcDomain { domain: self.number });
-            debug_assert!(ended.is_ok(), "targets and queues hold their domain");
+            self.engine.end(Command::FreeXrcDomain { domain: self.number });
         }
     }
 }
@@ -31,20 +30,16 @@ impl Drop for Inner {
 impl XrcDomain {
     pub(crate) fn new(context: &Context, engine: usize) -> Result<XrcDomain, CreateError> {
         context.refuse_child()?;
-        let engines = context.adapter()?.engines();
-        let asked = engine as u64 + 1;
-        let most = engines.len() as u64;
-        let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
+        let engine = context.engine_handle(engine)?;
         let number = engine.ask::<u32>(Command::AllocXrcDomain)?;
-        let inner = Inner { context: context.clone(), engine: Arc::clone(engine), number };
-        Ok(XrcDomain { inner: Arc::new(inner) })
+        Ok(XrcDomain { inner: Arc::new(Inner { context: context.clone(), engine, number }) })
     }
 
     pub(crate) fn number(&self) -> u32 {
         self.inner.number
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &EngineHandle {
         &self.inner.engine
     }
 

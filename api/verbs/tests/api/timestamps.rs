@@ -36,7 +36,7 @@ fn each_timestamp_lies_between_its_post_and_its_poll() {
 }
 
 #[test]
-fn a_queue_without_timestamps_has_none_and_a_daemon_lends_none() {
+fn a_queue_has_timestamps_only_if_it_was_created_with_them() {
     let context = Device::shm().open().unwrap();
     let domain = context.alloc_pd().unwrap();
     let mut cq = context.create_cq(16).unwrap();
@@ -49,6 +49,11 @@ fn a_queue_without_timestamps_has_none_and_a_daemon_lends_none() {
     let path = folder.path().join("nicd.sock");
     let _daemon = Daemon::open(&Device::shm(), &path, &Options::default()).unwrap();
     let lent = Device::nicd(&path).open().unwrap();
-    let options = CqOptions { timestamps: true, ..CqOptions::default() };
-    assert_eq!(lent.create_cq_with(&options).err(), Some(CreateError::NotByDaemon));
+    let mut cq = lent.create_cq_with(&CqOptions { timestamps: true, ..CqOptions::default() }).unwrap();
+    assert_eq!(cq.clock().err(), Some(CreateError::NotByDaemon));
+    let domain = lent.alloc_pd().unwrap();
+    let mut one = domain.create_loopback(&cq, &cq, &QpOptions::default()).unwrap();
+    one.post_send(&work::nop(3)).unwrap();
+    while cq.poll_stamped(&mut done).unwrap() == 0 {}
+    assert_eq!((done[0].completion.id, done[0].timestamp > 0), (3, true));
 }

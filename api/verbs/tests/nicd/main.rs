@@ -469,7 +469,7 @@ fn a_program_takes_what_was_kept_or_gives_it_back() {
     let table = table.unwrap();
     let log = log.unwrap();
     assert!(matches!(domain.allocate_named("log", 64, shared()), Err(CreateError::Daemon(_))));
-    assert!(table.address() + 4096 <= log.address(), "regions of one tenant overlap");
+    assert_ne!(table.rkey(), log.rkey());
     table.write(0, b"still here").unwrap();
     let address = table.address();
     let key = table.rkey();

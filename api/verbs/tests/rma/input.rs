@@ -38,8 +38,8 @@ fn slots_portals_regions_and_engines_are_as_many_as_were_asked_for() {
     drop(two);
     rma.expose(memory(), Rights::READ, None).unwrap();
     let none = RmaOptions { engine: 1, ..RmaOptions::default() };
-    assert_eq!(words(context.open_rma(&none).unwrap_err()), "engine of 1; at most 0 is possible");
-    assert_eq!(words(rma.on_engine(1).unwrap_err()), "engine of 1; at most 0 is possible");
+    assert_eq!(words(context.open_rma(&none).unwrap_err()), "engine number of 2; at most 1 is possible");
+    assert_eq!(words(rma.on_engine(1).unwrap_err()), "engine number of 2; at most 1 is possible");
     assert_eq!(RegionKey::new([0; 16]), None);
 }
 

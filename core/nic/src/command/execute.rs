@@ -81,7 +81,6 @@ impl Nic {
             Command::QueryKernels => self.kernels().into(),
             Command::RemoveKernel { kernel } => self.remove_kernel(kernel)?.into(),
             Command::CreatePortal(init) => self.create_portal(&init)?.into(),
-            Command::RestrictToBulk { portal } => self.restrict_to_bulk(portal)?.into(),
             Command::QueryRma => self.rma_facts().into(),
             Command::DestroyPortal { portal } => self.destroy_portal(now, portal)?.into(),
         })

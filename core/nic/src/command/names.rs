@@ -4,13 +4,14 @@
 use remora_memory::{Key, Pd};
 use remora_wire::Qpn;
 use remora_wire::frame::Peer;
+use serde::{Deserialize, Serialize};
 
-use super::Command;
+use super::{Command, Reply};
 use crate::config::{QueuePairInit, Receives};
 use crate::part_number::PartNumber;
 
 /// An object of the NIC or of its port, by its number.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ObjectName {
     /// A protection domain.
     Domain(Pd),
@@ -38,7 +39,93 @@ pub enum ObjectName {
     Peer(Peer),
 }
 
+impl ObjectName {
+    /// Returns the command that destroys the object; `None` if it is no object of the NIC.
+    pub fn destruction(self) -> Option<Command> {
+        Some(match self {
+            ObjectName::Cq(cq) => Command::DestroyCq { cq },
+            ObjectName::Qp(qp) => Command::DestroyQp(qp),
+            ObjectName::Srq(srq) => Command::DestroySrq(srq),
+            ObjectName::XrcDomain(domain) => Command::FreeXrcDomain { domain },
+            ObjectName::AddressHandle(handle) => Command::DestroyAddressHandle { handle },
+            ObjectName::FreeList(list) => Command::DestroyFreeList { list },
+            ObjectName::Kernel(kernel) => Command::RemoveKernel { kernel },
+            ObjectName::Portal(portal) => Command::DestroyPortal { portal },
+            ObjectName::Domain(_) | ObjectName::Region(_) | ObjectName::Part(_) | ObjectName::Peer(_) => {
+                return None;
+            }
+        })
+    }
+}
+
 impl Command {
+    /// Returns the object that the command has created, according to its reply; `None` if it creates none.
+    pub fn created(&self, reply: &Reply) -> Option<ObjectName> {
+        let number = match reply {
+            Reply::Number(number) => *number,
+            Reply::Portal(facts) => return Some(ObjectName::Portal(facts.number)),
+            _ => return None,
+        };
+        let short = number as u32;
+        let qpn = Qpn::new(short & 0x00ff_ffff);
+        match self {
+            Command::CreateCq { .. } => Some(ObjectName::Cq(short)),
+            Command::CreateQp(_)
+            | Command::CreateGsiQp(_)
+            | Command::CreateLoopback(_)
+            | Command::CreateXrcTarget { .. } => Some(ObjectName::Qp(qpn)),
+            Command::CreateSrq(_) => Some(ObjectName::Srq(qpn)),
+            Command::AllocXrcDomain => Some(ObjectName::XrcDomain(short)),
+            Command::CreateAddressHandle { .. } => Some(ObjectName::AddressHandle(short)),
+            Command::CreateFreeList(_) => Some(ObjectName::FreeList(number)),
+            Command::DeployKernel(_) => Some(ObjectName::Kernel(short)),
+            _ => None,
+        }
+    }
+
+    /// Returns the object that the command destroys; `None` if it destroys none.
+    pub fn destroyed(&self) -> Option<ObjectName> {
+        match *self {
+            Command::DestroyCq { cq } => Some(ObjectName::Cq(cq)),
+            Command::DestroyQp(qp) => Some(ObjectName::Qp(qp)),
+            Command::DestroySrq(srq) => Some(ObjectName::Srq(srq)),
+            Command::FreeXrcDomain { domain } => Some(ObjectName::XrcDomain(domain)),
+            Command::DestroyAddressHandle { handle } => Some(ObjectName::AddressHandle(handle)),
+            Command::DestroyFreeList { list } => Some(ObjectName::FreeList(list)),
+            Command::RemoveKernel { kernel } => Some(ObjectName::Kernel(kernel)),
+            Command::DestroyPortal { portal } => Some(ObjectName::Portal(portal)),
+            _ => None,
+        }
+    }
+
+    /// Passes the number of each part that the command takes to `visit`, which may replace it: a host that
+    /// executes the commands of others numbers their parts itself.
+    pub fn parts(&mut self, mut visit: impl FnMut(&mut PartNumber)) {
+        match self {
+            Command::CreateCq { ring, .. }
+            | Command::ResizeCq { ring, .. }
+            | Command::ResizeSrq { ring, .. } => {
+                visit(ring);
+            }
+            Command::CreateQp(init) | Command::CreateGsiQp(init) => {
+                visit(&mut init.send_ring);
+                if let Receives::Own { ring, .. } = &mut init.receives {
+                    visit(ring);
+                }
+            }
+            Command::CreateLoopback(init) => {
+                visit(&mut init.send_ring);
+                visit(&mut init.receive_ring);
+            }
+            Command::CreateSrq(init) => visit(&mut init.ring),
+            Command::CreateFreeList(init) => visit(&mut init.ring),
+            Command::DeployKernel(init) => visit(&mut init.code),
+            Command::ReplaceKernel { code, .. } => visit(code),
+            Command::CreatePortal(init) => visit(&mut init.ring),
+            _ => {}
+        }
+    }
+
     /// Passes each object that the command names to `visit`. A host passes on only those commands that it
     /// knows, so that a new command does not pass for one that names nothing.
     pub fn names(&self, mut visit: impl FnMut(ObjectName)) {
@@ -54,7 +141,6 @@ impl Command {
             | Command::CheckReads { .. }
             | Command::RemoveKernel { .. }
             | Command::CreatePortal(_)
-            | Command::RestrictToBulk { .. }
             | Command::DestroyPortal { .. } => self.names_of_offloads(visit),
             _ => self.names_of_verbs(visit),
         }
@@ -144,9 +230,7 @@ impl Command {
                 visit(ObjectName::Cq(init.cq));
                 visit(ObjectName::Part(init.ring));
             }
-            Command::RestrictToBulk { portal } | Command::DestroyPortal { portal } => {
-                visit(ObjectName::Portal(*portal));
-            }
+            Command::DestroyPortal { portal } => visit(ObjectName::Portal(*portal)),
             _ => {}
         }
     }

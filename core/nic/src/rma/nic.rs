@@ -72,11 +72,6 @@ impl Nic {
         Ok(())
     }
 
-    /// Restricts a portal to commands of the bulk class.
-    pub(crate) fn restrict_to_bulk(&mut self, portal: u32) -> Result<(), NicError> {
-        self.rma.as_mut().ok_or(NicError::Unknown)?.portals.restrict_to_bulk(portal)
-    }
-
     /// Handles a doorbell: the producer index of a portal's ring has moved.
     #[inline]
     pub fn ring_portal(&mut self, number: u32) {

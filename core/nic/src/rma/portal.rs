@@ -27,6 +27,8 @@ pub struct PortalInit {
     pub pid: u32,
     /// Random number of the NIC's start, or of the program's attachment.
     pub incarnation: u32,
+    /// True if the portal takes commands of the bulk class only. Other commands complete with an error.
+    pub bulk_only: bool,
 }
 
 /// The number and the slots of a portal.
@@ -104,7 +106,7 @@ impl Portals {
             cq: init.cq,
             pid: init.pid,
             incarnation: init.incarnation,
-            bulk_only: false,
+            bulk_only: init.bulk_only,
             due: false,
         });
         Ok(PortalFacts { number: place as u32, first: first as u16 })
@@ -128,13 +130,6 @@ impl Portals {
     /// Returns the portal that owns a slot.
     pub(crate) fn owner(&self, slot: u16) -> Option<&Portal> {
         self.places.get(self.owner_number(slot)?)?.as_ref()
-    }
-
-    /// Restricts a portal to commands of the bulk class.
-    pub(crate) fn restrict_to_bulk(&mut self, number: u32) -> Result<(), NicError> {
-        let portal = self.places.get_mut(number as usize).and_then(Option::as_mut);
-        portal.ok_or(NicError::Unknown)?.bulk_only = true;
-        Ok(())
     }
 
     /// Records that a portal may have commands to fetch.

@@ -4,9 +4,9 @@ use remora_cipher::{Aes, Record};
 use remora_fabric::program::Region;
 use remora_fabric::rma::{Exposed, Portal, Start, command};
 use remora_fabric::{CompletionQueue, Config, World};
-use remora_memory::Access;
-use remora_nic::rma;
-use remora_nic::rma::{Command, Completion, Operand, RegionKey, Rights};
+use remora_memory::{Access, Pd};
+use remora_nic::rma::{Command, Completion, Operand, PortalInit, RegionKey, Rights};
+use remora_nic::{PartNumber, rma};
 use remora_transport::rma::{Settings, Status};
 use remora_wire::rma::Kind;
 
@@ -69,6 +69,13 @@ impl Bed {
         let slots = settings.slots.min(64);
         let portal = world.create_portal(cq, slots, 17, 0x1234_5678).expect("space for a portal");
         Bed { world, record, served, local, cq, portal, issuer: Aes::new(2) }
+    }
+
+    /// Returns the attributes of a portal with one slot of the same program.
+    pub(crate) fn portal_init(&self, pd: Pd, bulk_only: bool) -> PortalInit {
+        let ring = PartNumber::NONE;
+        let cq = self.cq.number;
+        PortalInit { ring, slots: 1, pd, cq, pid: 17, incarnation: 0x1234_5678, bulk_only }
     }
 
     /// Returns a command in slot `slot`: `size` bytes between these offsets.

@@ -70,7 +70,8 @@ fn commands_that_are_wrong_complete_in_error_at_once() {
 fn local_operands_are_of_the_portals_own_domain() {
     let mut bed = Bed::new(&Settings::paper());
     let foreign = bed.world.table(CLIENT).alloc_pd().unwrap();
-    let portal = bed.world.create_portal_of(bed.cq, 1, 17, 0x1234_5678, foreign).unwrap();
+    let init = bed.portal_init(foreign, false);
+    let portal = bed.world.create_portal_of(bed.cq, init).unwrap();
     let own = std::mem::replace(&mut bed.portal, portal);
     for kind in [Kind::Read, Kind::Write] {
         assert_eq!(bed.status(kind, 64, [0, 0]), Status::LocalError, "{kind:?}");

@@ -124,11 +124,11 @@ fn a_bulk_program_with_all_slots_busy_adds_two_chunks_at_most_to_the_p99_of_anot
 #[test]
 fn portals_of_the_bulk_class_take_no_command_of_the_other() {
     let mut bed = Bed::new(&Settings::paper());
-    bed.world.ask::<()>(CLIENT, remora_nic::Command::RestrictToBulk { portal: bed.portal.number }).unwrap();
+    let init = bed.portal_init(bed.world.pd(CLIENT), true);
+    bed.portal = bed.world.create_portal_of(bed.cq, init).unwrap();
     assert_eq!(bed.status(Kind::Read, 64, [0, 0]), Status::LocalError);
     let command = Command { class: Class::Bulk, ..bed.command(0, Kind::Read, 64, [0, 0]) };
     assert_eq!(bed.run(&command).status, Status::Ok);
-    assert!(bed.world.ask::<()>(CLIENT, remora_nic::Command::RestrictToBulk { portal: 77 }).is_err());
 }
 
 /// An index beyond the ring names no commands. It costs the NIC a check and an error completion, and other

@@ -1,6 +1,6 @@
 //! A request to connect, and the server's answers to it.
 
-use remora_port::shm::{Admit, Link};
+use remora_port::shm::Link;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use super::exchange::{read, write};
 use super::full::Full;
 use super::lasting::{SetupConnection, has_hung_up};
 use super::message::{Hello, LinkOffer, Message};
-use super::{Agreement, ConnectError, Deadline, Side, add_endpoint, add_link, add_loopback, meet, source};
+use super::{Agreement, ConnectError, Deadline, LinkPeer, Side, add_endpoint, meet, source};
 use crate::port_kind::PortKind;
 
 /// Time for sending a refusal, which fits into the send buffer of any connection.
@@ -28,20 +28,6 @@ pub struct Request {
 impl Request {
     pub(super) fn new(stream: TcpStream, peer: SocketAddr, hello: Hello) -> Request {
         Request { stream, peer, hello }
-    }
-
-    /// Creates a request from its connection and first message, which another process has received.
-    ///
-    /// # Errors
-    /// The error of getpeername(2), if the other side has hung up.
-    pub fn received(stream: TcpStream, hello: Hello) -> io::Result<Request> {
-        let peer = stream.peer_addr()?;
-        Ok(Request { stream, peer, hello })
-    }
-
-    /// Returns the connection and the first message, so that another process can answer the request.
-    pub fn into_parts(self) -> (TcpStream, Hello) {
-        (self.stream, self.hello)
     }
 
     /// Checks that the address of the client's NIC is the address that the connection comes from.
@@ -161,7 +147,7 @@ impl Request {
         let theirs = self.hello.engine;
         if theirs == uplink.id() {
             let local = side.hello(LinkOffer::Existing)?;
-            let peer = add_loopback(uplink)?;
+            let peer = uplink.loop_back()?;
             return self.say(side, peer, local, deadline);
         }
         let known = match self.hello.link {
@@ -171,13 +157,11 @@ impl Request {
         if let Some(peer) = known {
             return self.say(side, peer, side.hello(LinkOffer::Existing)?, deadline);
         }
-        // This listener serves only one client, so that the connection identifies the client.
-        let listener = remora_port::shm::Listener::new(remora_port::shm::DEFAULT_GEOMETRY, Admit::SameUser)
-            .map_err(ConnectError::Link)?;
-        let local = side.hello(LinkOffer::New(listener.name().to_owned()))?;
+        let offered = uplink.offer_link()?;
+        let local = side.hello(LinkOffer::New(offered.name().to_owned()))?;
         write(&mut self.stream, &Message::Accept(local.clone()), deadline)?;
-        let link = give_link(&listener, Some(&mut self.stream), deadline)?;
-        Ok((add_link(uplink, &self.hello, link)?, local))
+        let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
+        Ok((offered.give(&LinkPeer::of(&self.hello), Some(&mut self.stream), left)?, local))
     }
 
     fn say(
@@ -217,24 +201,15 @@ impl Answered {
         write(&mut self.stream, &Message::Go, Deadline::after(PATIENCE))?;
         Ok(self.lasting.then(|| SetupConnection::from(rustix::fd::OwnedFd::from(self.stream))))
     }
-
-    /// Returns the connection, so that another process can send GO ([`go`](Answered::go)).
-    pub fn into_connection(self) -> SetupConnection {
-        SetupConnection::from(rustix::fd::OwnedFd::from(self.stream))
-    }
-
-    /// Creates the value for a request that another process has answered.
-    pub fn received(stream: TcpStream, agreement: &Agreement) -> Answered {
-        Answered { stream, lasting: agreement.lasting }
-    }
 }
 
 /// Waits for the peer to take its end of the link, as long as its TCP connection stays open.
-pub(super) fn give_link(
+pub(crate) fn give_link(
     listener: &remora_port::shm::Listener,
     mut stream: Option<&mut TcpStream>,
-    deadline: Deadline,
+    patience: Duration,
 ) -> Result<Link, ConnectError> {
+    let deadline = Deadline::after(patience);
     loop {
         if let Some(link) = listener.accept().map_err(ConnectError::Link)? {
             return Ok(link);

@@ -1,8 +1,8 @@
 //! The part of a NIC that the set-up of connections uses: the facts about its port, and its peers.
 
-use remora_port::shm::Link;
 use remora_port::{Endpoint, Peer};
 use std::fmt;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use super::{ConnectError, Hello};
@@ -24,11 +24,23 @@ pub trait Uplink: fmt::Debug + Sync {
     /// Returns the living link to the engine with this id; `None` if there is none.
     fn reuse_link(&self, id: EngineId) -> Option<Peer>;
 
-    /// Adds a link to the engine with this id at an endpoint.
+    /// Returns the link from the NIC to itself, which connects two of its queue pairs.
     ///
     /// # Errors
     /// `Attach`: the port takes no more peers.
-    fn add_link(&self, id: EngineId, endpoint: Endpoint, link: Link) -> Result<Peer, ConnectError>;
+    fn loop_back(&self) -> Result<Peer, ConnectError>;
+
+    /// Takes the link that another engine offers under this name.
+    ///
+    /// # Errors
+    /// `Link`: there is no such link. `Attach`: the port takes no more peers.
+    fn take_link(&self, from: &LinkPeer, name: &str, patience: Duration) -> Result<Peer, ConnectError>;
+
+    /// Offers a link to one other engine.
+    ///
+    /// # Errors
+    /// `Link`: the system refuses the memory or the socket.
+    fn offer_link(&self) -> Result<Box<dyn LinkOfferer + '_>, ConnectError>;
 
     /// Makes the NIC with this endpoint, or all members of this multicast group, reachable from the port's
     /// address with this number, without asking the NIC. Waits at most `patience` for the route.
@@ -37,36 +49,39 @@ pub trait Uplink: fmt::Debug + Sync {
     /// `Attach`: there is no route or no such address, or the port takes no more peers.
     fn reach(&self, address: u8, endpoint: Endpoint, patience: Duration) -> Result<Peer, ConnectError>;
 
-    /// Returns true if queue pairs receive what others of the NIC send to their multicast group.
-    fn loops_back_multicast(&self) -> bool;
-
     /// Counts one user of a peer less.
     fn release_peer(&self, peer: Peer);
 }
 
-/// Adds a link from a NIC to itself, to connect two of its queue pairs.
-pub(super) fn add_loopback(uplink: &dyn Uplink) -> Result<Peer, ConnectError> {
-    if let Some(peer) = uplink.reuse_link(uplink.id()) {
-        return Ok(peer);
-    }
-    let link = Link::loopback(remora_port::shm::DEFAULT_GEOMETRY)
-        .map_err(|errno| ConnectError::Link(errno.into()))?;
-    uplink.add_link(uplink.id(), uplink.facts().endpoint, link)
+/// The engine at the other end of a link.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct LinkPeer {
+    /// Random id of the engine.
+    pub id: EngineId,
+    /// Address and UDP port of its NIC.
+    pub endpoint: Endpoint,
 }
 
-/// Makes a NIC receive its own frames to a multicast group, of which one of its queue pairs will be a member.
-///
-/// # Errors
-/// `Link`, `Attach`.
-pub fn loop_back_multicast(uplink: &dyn Uplink) -> Result<(), ConnectError> {
-    if uplink.loops_back_multicast() {
-        return Ok(());
+impl LinkPeer {
+    pub(super) fn of(hello: &Hello) -> LinkPeer {
+        LinkPeer { id: hello.engine, endpoint: hello.endpoint }
     }
-    // The link stays as long as the engine.
-    add_loopback(uplink).map(|_| ())
 }
 
-/// Adds the link to the NIC of this message.
-pub(super) fn add_link(uplink: &dyn Uplink, remote: &Hello, link: Link) -> Result<Peer, ConnectError> {
-    uplink.add_link(remote.engine, remote.endpoint, link)
+/// A link that is offered to one other engine.
+pub trait LinkOfferer {
+    /// Returns the name by which the other engine takes the link.
+    fn name(&self) -> &str;
+
+    /// Waits until the other engine has taken the link, as long as the TCP connection `stream` of its program
+    /// stays open.
+    ///
+    /// # Errors
+    /// The other engine has not taken the link in time, or its program has hung up.
+    fn give(
+        self: Box<Self>,
+        to: &LinkPeer,
+        stream: Option<&mut TcpStream>,
+        patience: Duration,
+    ) -> Result<Peer, ConnectError>;
 }

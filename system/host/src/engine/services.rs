@@ -1,20 +1,24 @@
 //! The services of an engine beside the NIC's commands: doorbells, reports of completions, peers of the port,
 //! neighbours and multicast groups.
 
-use remora_memory::{Access, AccessError, Bytes, Key, Pd};
-use remora_nic::{AddressVector, Command, CommandError, FromReply, HandedPart, Modify, PartNumber, Reply};
-use remora_port::shm::Link;
+use remora_memory::{Access, AccessError, Bytes, Key, MemoryCommand, MemoryReply, Pd, Reentered};
+use remora_nic::{
+    AddressVector, AsyncEvent, BellOwner, Command, CommandError, Device, DeviceError, Doorbell, FromReply,
+    HandedPart, Modify, PartNumber, Reply,
+};
+use remora_port::shm::{self, Admit, DEFAULT_GEOMETRY, Link};
 use remora_port::udp::SharedEndpoint;
 use remora_port::{Endpoint, Peer};
 use remora_wire::Qpn;
 use remora_wire::frame::Address;
 use rustix::fd::OwnedFd;
 use std::io;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use super::{Engine, PortFacts};
 use crate::attach::AttachError;
-use crate::connect::{ConnectError, Uplink};
+use crate::connect::{ConnectError, LinkOfferer, LinkPeer, Uplink, give_link};
 use crate::doorbells::Doorbells;
 use crate::pass::{CqHook, EventHook};
 use crate::peers::EngineId;
@@ -35,6 +39,8 @@ pub enum AttachRefusal {
     Nic(CommandError),
     /// The port cannot join the group.
     Port(AttachError),
+    /// The NIC cannot receive its own frames.
+    Link(ConnectError),
 }
 
 impl Engine {
@@ -143,11 +149,6 @@ impl Engine {
         self.with_core(|core| core.hook_events(hook));
     }
 
-    /// Assigns a doorbell to a queue pair and returns its index. There is a doorbell for every queue pair.
-    pub fn hang_bell(&self, qp: Qpn) -> u32 {
-        self.with_core(|core| core.hang_bell(qp))
-    }
-
     /// Frees the doorbell of a queue pair: one of the engine, or one of a shared set.
     pub fn take_bell(&self, set: Option<u32>, bell: u32) {
         self.with_core(|core| match set {
@@ -171,19 +172,18 @@ impl Engine {
         self.with_core(|core| core.unshare_bells(set));
     }
 
-    /// Replaces the doorbell of a queue pair by one of a shared set, and returns its index there; `None` if
-    /// there is no such set.
-    pub fn share_bell(&self, set: u32, qp: Qpn, own: u32) -> Option<u32> {
-        self.with_core(|core| {
-            let shared = core.hang_shared_bell(set, qp)?;
-            core.take_bell(own);
-            Some(shared)
-        })
+    /// Assigns a doorbell of a shared set to a queue pair or command portal; `None` if there is no such set.
+    pub fn assign_shared_bell(&self, set: u32, owner: BellOwner) -> Option<u32> {
+        self.with_core(|core| core.assign_shared_bell(set, owner))
     }
 
-    /// Assigns a doorbell of a shared set to a command portal; `None` if there is no such set.
-    pub fn hang_portal_bell(&self, set: u32, portal: u32) -> Option<u32> {
-        self.with_core(|core| core.hang_portal_bell(set, portal))
+    /// Makes the processes of a shared set a tenant of their own in the scheduling of the engine, to which a
+    /// queue pair belongs.
+    ///
+    /// # Errors
+    /// `Unknown`: there is no such queue pair.
+    pub fn assign_tenant(&self, set: u32, qp: Qpn) -> Result<(), CommandError> {
+        self.with_core(|core| core.assign_tenant(set, qp))
     }
 
     /// Makes the port show the fields of received frames' IP headers, from which the header of a received
@@ -192,12 +192,18 @@ impl Engine {
         self.with_core(|core| core.port.show_ip_fields());
     }
 
-    /// Attaches a queue pair to a multicast group, and makes the port join it.
+    /// Attaches a queue pair to a multicast group, and makes the port join it. The NIC receives its own frames
+    /// to the group from now on.
     ///
     /// # Errors
     /// The NIC or the port refuses.
     pub fn attach_multicast(&self, qp: Qpn, group: Endpoint) -> Result<(), AttachRefusal> {
         let address = group.address;
+        let loops = self.with_core(|core| core.port.loops_back_multicast() || core.peers.knows(self.id));
+        if !loops {
+            // The link stays as long as the engine.
+            self.loop_back().map_err(AttachRefusal::Link)?;
+        }
         self.with_core(|core| {
             core.ask::<()>(Command::AttachMulticast { qp, group: address }).map_err(AttachRefusal::Nic)?;
             core.port.join(group).map_err(|error| {
@@ -289,17 +295,23 @@ impl Uplink for Engine {
         self.with_core(|core| core.peers.reuse(id))
     }
 
-    fn add_link(&self, id: EngineId, endpoint: Endpoint, link: Link) -> Result<Peer, ConnectError> {
-        self.with_core(|core| {
-            if core.peers.count() >= core.port.max_peers()
-                && let Some(unused) = core.peers.evict()
-            {
-                core.port.remove(unused);
-            }
-            let peer = core.port.add_link(link, endpoint).map_err(ConnectError::Attach)?;
-            core.peers.add(id, peer);
-            Ok(peer)
-        })
+    fn loop_back(&self) -> Result<Peer, ConnectError> {
+        if let Some(peer) = self.reuse_link(self.id) {
+            return Ok(peer);
+        }
+        let link = Link::loopback(DEFAULT_GEOMETRY).map_err(|errno| ConnectError::Link(errno.into()))?;
+        self.add_link(self.id, self.facts.endpoint, link)
+    }
+
+    fn take_link(&self, from: &LinkPeer, name: &str, patience: Duration) -> Result<Peer, ConnectError> {
+        let link = shm::connect(name, Admit::SameUser, patience).map_err(ConnectError::Link)?;
+        self.add_link(from.id, from.endpoint, link)
+    }
+
+    fn offer_link(&self) -> Result<Box<dyn LinkOfferer + '_>, ConnectError> {
+        // The listener serves only one client, so that the connection identifies the client.
+        let listener = shm::Listener::new(DEFAULT_GEOMETRY, Admit::SameUser).map_err(ConnectError::Link)?;
+        Ok(Box::new(OfferedLink { engine: self, listener }))
     }
 
     fn reach(&self, address: u8, endpoint: Endpoint, patience: Duration) -> Result<Peer, ConnectError> {
@@ -313,12 +325,97 @@ impl Uplink for Engine {
         self.with_core(|core| core.use_endpoint(address, endpoint)).map_err(ConnectError::Attach)
     }
 
-    fn loops_back_multicast(&self) -> bool {
-        self.with_core(|core| core.port.loops_back_multicast() || core.peers.knows(self.id))
-    }
-
     /// Counts one user of a peer less. The port forgets an endpoint with its last user.
     fn release_peer(&self, peer: Peer) {
         self.with_core(|core| core.release_peer(peer));
+    }
+}
+
+/// A link that an engine offers to a peer.
+struct OfferedLink<'a> {
+    engine: &'a Engine,
+    listener: shm::Listener,
+}
+
+impl LinkOfferer for OfferedLink<'_> {
+    fn name(&self) -> &str {
+        self.listener.name()
+    }
+
+    fn give(
+        self: Box<Self>,
+        to: &LinkPeer,
+        stream: Option<&mut TcpStream>,
+        patience: Duration,
+    ) -> Result<Peer, ConnectError> {
+        self.engine.give_link(&self.listener, to, stream, patience)
+    }
+}
+
+impl Engine {
+    /// Waits until another engine has taken the link that a listener offers, as long as the TCP connection
+    /// `stream` of its program stays open.
+    ///
+    /// # Errors
+    /// The other engine has not taken the link in time, or its program has hung up.
+    pub fn give_link(
+        &self,
+        listener: &shm::Listener,
+        to: &LinkPeer,
+        stream: Option<&mut TcpStream>,
+        patience: Duration,
+    ) -> Result<Peer, ConnectError> {
+        let link = give_link(listener, stream, patience)?;
+        self.add_link(to.id, to.endpoint, link)
+    }
+
+    /// Adds a link to the engine with this id at an endpoint.
+    fn add_link(&self, id: EngineId, endpoint: Endpoint, link: Link) -> Result<Peer, ConnectError> {
+        self.with_core(|core| {
+            if core.peers.count() >= core.port.max_peers()
+                && let Some(unused) = core.peers.evict()
+            {
+                core.port.remove(unused);
+            }
+            let peer = core.port.add_link(link, endpoint).map_err(ConnectError::Attach)?;
+            core.peers.add(id, peer);
+            Ok(peer)
+        })
+    }
+}
+
+impl Device for Engine {
+    fn execute(&self, command: Command) -> Result<Reply, DeviceError> {
+        Ok(Engine::execute(self, command)?)
+    }
+
+    fn hand(&self, part: HandedPart) -> Result<PartNumber, DeviceError> {
+        Ok(Engine::hand(self, part))
+    }
+
+    fn allocate(&self, len: usize) -> Result<Bytes, DeviceError> {
+        Ok(Bytes::heap(len)?)
+    }
+
+    fn memory(&self, command: MemoryCommand<'_>) -> Result<MemoryReply, DeviceError> {
+        Ok(self.table().execute(command)?)
+    }
+
+    fn assign_bell(&self, owner: BellOwner) -> Result<Doorbell, DeviceError> {
+        Ok(Doorbell { owner, index: self.with_core(|core| core.assign_bell(owner)) })
+    }
+
+    fn ring(&self, bell: Doorbell) -> Result<(), Reentered> {
+        match bell.owner {
+            BellOwner::QueuePair(qp) => Engine::ring(self, qp, bell.index),
+            BellOwner::Portal(portal) => {
+                self.ring_portal(portal);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_event(&self) -> Option<AsyncEvent> {
+        self.events.take().map(|event| event.event)
     }
 }

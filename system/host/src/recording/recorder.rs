@@ -399,7 +399,7 @@ fn feature_of(command: &Command) -> Option<Feature> {
         | Command::AttachKernel { .. }
         | Command::CheckReads { .. }
         | Command::InvokeKernel { .. } => Some(Feature::Strom),
-        Command::CreatePortal(_) | Command::RestrictToBulk { .. } => Some(Feature::Rma),
+        Command::CreatePortal(_) => Some(Feature::Rma),
         _ => None,
     }
 }

@@ -1,8 +1,8 @@
 //! Tests of 1RMA that a daemon lends: limits, objects that become free, and programs that name objects of
 //! others.
 
-use remora_nic::Word;
-use remora_nic::rma::{Command, CommandQueue, Completion, Operand, RegionKey, Rights};
+use remora_nic::rma::{Command, CommandQueue, Completion, Operand, PortalFacts, RegionKey, Rights};
+use remora_nic::{BellOwner, Device as _, Doorbell, Word};
 use remora_transport::rma::Status;
 use remora_wire::frame::{Address, Endpoint};
 use remora_wire::rma::{Body, Class, Kind, Message};
@@ -10,9 +10,11 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use super::super::DaemonClient;
-use super::super::message::{CreatePortal, PortalFacts, RegisterRma, Reply, Request};
+use super::super::message::{RegisterRma, Reply, Request};
 use super::super::{Limits, Options};
-use super::{DONE, LONG, Lender, Numbers, allocate, create_cq, key_of_rma, lender, lender_of};
+use super::{
+    DONE, LONG, Lender, Numbers, Raw, free_domain, key_of_rma, lender, lender_of, number, refused, revoke,
+};
 use crate::rma::{Client, Grant, Portal, RmaError, RmaOptions, RmaRegion, Settings};
 use crate::{Access, CompletionQueue, Context, Device, MemoryRegion, ProtectionDomain};
 
@@ -31,11 +33,16 @@ fn udp_lender(test: &str, options: &Options) -> Lender {
 
 fn register(region: u32, key: u8) -> Request {
     let key = RegionKey::new([key; 16]).unwrap();
-    Request::RegisterRma(RegisterRma { region, rights: Rights::READ, key })
+    Request::RegisterRma(RegisterRma { region, base: 1 << 40, len: 64, rights: Rights::READ, key })
 }
 
-fn portal(domain: u32, cq: u32, slots: u16, bulk_only: bool) -> Request {
-    Request::CreatePortal(CreatePortal { domain, cq, slots, bulk_only })
+fn portal(raw: &Raw, domain: u32, cq: u32, slots: u16, bulk_only: bool) -> Reply {
+    match raw.hand(slots.into()) {
+        Reply::Number(part) => {
+            raw.execute(super::portal(domain, cq, slots, bulk_only, remora_nic::PartNumber(part)))
+        }
+        refused => refused,
+    }
 }
 
 /// Bytes that differ by position and by seed, so that a test recognises both.
@@ -105,17 +112,18 @@ impl Program {
     fn raw_portal(&self, slots: u16) -> RawPortal {
         let cq = self.context.create_cq(1024).unwrap();
         let daemon = Arc::clone(self.context.daemon().unwrap());
-        let domain = self.domain.number().unwrap();
-        let number = cq.number();
-        let asked = CreatePortal { domain, cq: number, slots, bulk_only: false };
-        let (facts, ring) = daemon.create_portal(asked).unwrap();
-        RawPortal { daemon, facts, commands: CommandQueue::new(ring), cq }
+        let (ring, part) = daemon.queue(slots.into()).unwrap();
+        let create = super::portal(self.domain.pd().get(), cq.number(), slots, false, part);
+        let facts: PortalFacts = remora_nic::Device::ask(&*daemon, create).unwrap();
+        let bell = daemon.assign_bell(BellOwner::Portal(facts.number)).unwrap();
+        RawPortal { daemon, facts, bell, commands: CommandQueue::new(ring), cq }
     }
 }
 
 struct RawPortal {
     daemon: Arc<DaemonClient>,
     facts: PortalFacts,
+    bell: Doorbell,
     commands: CommandQueue,
     cq: CompletionQueue,
 }
@@ -138,7 +146,7 @@ impl RawPortal {
     fn issue(&mut self, bytes: &[u8; 64]) {
         self.commands.push_bytes(bytes);
         self.commands.publish();
-        self.daemon.ring(self.facts.bell);
+        self.daemon.ring_bell(self.bell.index);
     }
 
     fn wait(&mut self) -> Completion {
@@ -175,38 +183,39 @@ fn a_user_has_as_much_of_1rma_as_it_may_over_all_programs_and_no_more() {
     let programs = [lender.raw(), lender.raw()];
     let [mine, other] = &programs;
     let [first, second] = [mine, other].map(|program| {
-        let domain = program.number(&Request::AllocDomain);
-        (domain, program.number(&create_cq(64, 0)), program.number(&allocate(domain, 4096)))
+        let domain = program.domain();
+        (domain, number(program.create_cq(64)), number(program.register(domain, 4096)))
     });
     let regions = [1, 2].map(|key| mine.number(&register(first.2, key)));
     other.refuses(&register(second.2, 3), "--rma-regions");
     assert_eq!(mine.ask(&Request::DeregisterRma(regions[0])), Reply::Done);
     other.number(&register(second.2, 3));
     mine.refuses(&register(first.2, 3), "3 regions of 1RMA are over the 2");
-    mine.refuses(&portal(first.0, first.1, 0, false), "one command slot at least");
-    mine.refuses(&portal(first.0, first.1, 17, false), "--rma-latency-slots");
-    mine.number(&portal(first.0, first.1, 16, false));
-    other.refuses(&portal(second.0, second.1, 1, false), "17 slots of the latency class are over the 16");
-    other.refuses(&portal(second.0, second.1, 9, true), "--rma-slots");
-    let bulk = other.number(&portal(second.0, second.1, 8, true));
-    other.refuses(&portal(second.0, second.1, 1, true), "--rma-portals");
-    mine.refuses(&Request::Execute(remora_nic::Command::DestroyCq { cq: first.1 }), "a portal does");
-    mine.refuses(&Request::FreeDomain(first.0), "portals are in this protection domain");
+    refused(portal(mine, first.0, first.1, 0, false), "");
+    refused(portal(mine, first.0, first.1, 17, false), "--rma-latency-slots");
+    number(portal(mine, first.0, first.1, 16, false));
+    let words = "17 slots of the latency class are over the 16";
+    refused(portal(other, second.0, second.1, 1, false), words);
+    refused(portal(other, second.0, second.1, 9, true), "--rma-slots");
+    let bulk = number(portal(other, second.0, second.1, 8, true));
+    refused(portal(other, second.0, second.1, 1, true), "--rma-portals");
+    refused(mine.execute(remora_nic::Command::DestroyCq { cq: first.1 }), "in use");
+    mine.refuses(&free_domain(first.0), "portals are in this protection domain");
     let facts = lender.daemon.tenants();
     let held: Vec<_> = facts.iter().map(|tenant| (tenant.rma_slots, tenant.rma_regions)).collect();
     assert_eq!(held, [(16, 1), (8, 1)]);
     assert_eq!(other.ask(&Request::Execute(remora_nic::Command::DestroyPortal { portal: bulk })), DONE);
     other
         .refuses(&Request::Execute(remora_nic::Command::DestroyPortal { portal: bulk }), "no command portal");
-    other.number(&portal(second.0, second.1, 8, true));
+    number(portal(other, second.0, second.1, 8, true));
     // Slots and regions of a program that has gone are available to others.
     let [_, gone] = programs;
     drop(gone);
     let again = lender.raw();
-    let domain = again.number(&Request::AllocDomain);
-    let cq = again.number(&create_cq(64, 0));
+    let domain = again.domain();
+    let cq = number(again.create_cq(64));
     eventually("the slots of the other program do not come back", || {
-        matches!(again.ask(&portal(domain, cq, 8, true)), Reply::Portal(_))
+        matches!(portal(&again, domain, cq, 8, true), Reply::Executed(_))
     });
 }
 
@@ -215,17 +224,17 @@ fn a_nic_without_slots_in_a_row_and_a_tenant_without_memory_say_so() {
     let options = Options { rma: Settings { slots: 8, ..PATIENT }, ..Options::default() };
     let lender = lender("rma-slots", &options);
     let raw = lender.raw();
-    let domain = raw.number(&Request::AllocDomain);
-    let cq = raw.number(&create_cq(64, 0));
-    raw.refuses(&portal(domain, cq, 9, false), "no 9 command slots in a row left of its 8");
-    raw.number(&portal(domain, cq, 8, false));
-    raw.refuses(&portal(domain, cq, 1, false), "end other programs");
+    let domain = raw.domain();
+    let cq = number(raw.create_cq(64));
+    refused(portal(&raw, domain, cq, 9, false), "as many resources of this kind");
+    number(portal(&raw, domain, cq, 8, false));
+    refused(portal(&raw, domain, cq, 1, false), "as many resources of this kind");
     let limits = Limits { bytes: 8192, ..Limits::default() };
     let poor = super::lender("rma-memory", &Options { limits, ..Options::default() });
     let raw = poor.raw();
-    let domain = raw.number(&Request::AllocDomain);
-    let cq = raw.number(&create_cq(16, 0));
-    raw.refuses(&portal(domain, cq, 128, false), "--memory");
+    let domain = raw.domain();
+    let cq = number(raw.create_cq(16));
+    refused(portal(&raw, domain, cq, 128, false), "--memory");
     assert_eq!(poor.daemon.tenants()[0].rma_slots, 0, "a refused portal holds slots");
 }
 
@@ -251,15 +260,15 @@ fn rma_attack_16_no_request_or_command_names_a_region_slot_or_queue_of_another()
     let victims = victim.raw_portal(4);
     let theirs = victim.local.memory().lkey().get();
     let raw = lender.raw();
-    let domain = raw.number(&Request::AllocDomain);
-    let cq = raw.number(&create_cq(16, 0));
+    let domain = raw.domain();
+    let cq = number(raw.create_cq(16));
+    refused(portal(&raw, domain, victims.cq.number(), 1, false), "no completion queue");
+    refused(portal(&raw, victim.domain.pd().get(), cq, 1, false), "no protection domain");
     for (request, words) in [
         (register(theirs, 1), "no region with key"),
         (Request::DeregisterRma(victim.local.id()), "no region of 1RMA"),
         (Request::RekeyRma { region: victim.local.id(), key: key_of_rma() }, "no region of 1RMA"),
         (Request::RmaKey(victim.local.id()), "no region of 1RMA"),
-        (portal(domain, victims.cq.number(), 1, false), "no completion queue"),
-        (portal(victim.domain.number().unwrap() + 1000, cq, 1, false), "no protection domain"),
         (
             Request::Execute(remora_nic::Command::DestroyPortal { portal: victims.facts.number }),
             "no command portal",
@@ -349,7 +358,7 @@ fn babble(slots: &RawPortal, local: &RmaRegion, grant: &Grant, seed: u64) {
         };
         slots.commands.ring().set_word(Word::Produced, index);
         slots.cq.ring().set_word(Word::Consumed, numbers.next());
-        slots.daemon.ring(slots.facts.bell);
+        slots.daemon.ring_bell(slots.bell.index);
     }
 }
 
@@ -459,7 +468,7 @@ fn a_region_is_reached_with_its_key_alone_registered_anew_and_gone_with_its_memo
     client.reads(&old, 4);
     // The program deregisters the memory of its RegionId.
     let daemon = served.context.daemon().unwrap();
-    daemon.done(&Request::Deregister(table.memory().lkey().get())).unwrap();
+    daemon.done(&revoke(table.memory().lkey().get())).unwrap();
     refused(&mut client, &old);
     assert!(daemon.rma_key(table.id()).is_err());
 }

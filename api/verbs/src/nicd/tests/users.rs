@@ -69,7 +69,7 @@ impl SharedLender {
     fn keep_all(&self) -> (usize, String) {
         for number in 0.. {
             match self.raw(&format!("hog{number}")) {
-                (raw, Reply::Attached { .. }) => drop(raw.number(&Request::AllocDomain)),
+                (raw, Reply::Attached { .. }) => drop(raw.domain()),
                 (_, Reply::Refused(words)) => return (number, words),
                 (_, reply) => panic!("{reply:?}"),
             }
@@ -93,11 +93,11 @@ impl SharedLender {
         let (attached, refusal) = self.attach_all();
         let mut bytes = 0;
         // The memory limit is the sum over all programs of the user.
-        let domains = [0, 1].map(|number: usize| attached[number].number(&Request::AllocDomain));
+        let domains = [0, 1].map(|number: usize| attached[number].domain());
         let mut turns = [0, 1].into_iter().cycle();
         let memory_refusal = loop {
             let turn = turns.next().unwrap();
-            match attached[turn].ask(&allocate(domains[turn], 4 << 20)) {
+            match attached[turn].register(domains[turn], 4 << 20) {
                 Reply::Refused(words) => break words,
                 _ => bytes += 4 << 20,
             }
@@ -165,7 +165,7 @@ fn owner_and_root_list_and_end_what_is_kept_and_other_users_their_own() {
     let keep = |name: &str| {
         let (raw, reply) = lender.raw(name);
         assert!(matches!(reply, Reply::Attached { .. }), "{reply:?}");
-        raw.number(&Request::AllocDomain);
+        raw.domain();
         raw
     };
     let attached = lender.run(HOG, || {

@@ -1,70 +1,60 @@
 //! The part that queue pairs of all services share: a number on an engine, a state, and the address of the
 //! peer.
 
-use remora_host::Engine;
-use remora_host::connect::Uplink;
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection, Side};
-use remora_memory::{Owner, Reentered};
+use remora_memory::Reentered;
 use remora_nic::{
-    AddressVector, Command, CommandError, CommandFault, Modify, ModifyFault, PeerFrames, QueuePairFacts,
-    Service,
+    AddressVector, BellOwner, Command, Device, Doorbell, Modify, PeerFrames, QueuePairFacts, Service,
 };
 use remora_transport::state::State;
 use remora_wire::frame::Route;
 use remora_wire::{Psn, Qpn};
 use std::net::ToSocketAddrs;
-use std::sync::Arc;
 
+use crate::engine_handle::EngineHandle;
 use crate::{Context, CreateError, QpOptions};
 
-/// A queue pair of a NIC of this process. Dropping it destroys the queue pair.
+/// A queue pair of a NIC. Dropping it destroys the queue pair.
 #[derive(Debug)]
-pub(crate) struct LocalQp {
+pub(crate) struct QpHandle {
     pub number: Qpn,
     pub service: Service,
-    pub engine: Arc<Engine>,
+    pub engine: EngineHandle,
     pub context: Context,
     pub options: QpOptions,
     pub agreement: Option<Agreement>,
     /// The TCP connection of the set-up. It is closed when either queue pair ends, which notifies the other
     /// side.
     pub connection: Option<SetupConnection>,
-    bell: u32,
-    /// The shared set of the queue pair's doorbell, if another process rings it.
-    set: Option<u32>,
+    bell: Doorbell,
     psn: Psn,
 }
 
-impl Drop for LocalQp {
+impl Drop for QpHandle {
     fn drop(&mut self) {
-        if self.context.fork().is_child() {
+        if self.context.fork().is_child() || self.engine.daemon().is_some_and(|daemon| daemon.leaves()) {
             return;
         }
-        self.engine.take_bell(self.set, self.bell);
-        let ended = self.engine.ask::<()>(Command::DestroyQp(self.number));
+        self.engine.end_qp(self.number, self.bell);
         if let Some(agreement) = &self.agreement {
-            self.engine.release_peer(agreement.peer);
+            self.engine.uplink().release_peer(agreement.peer);
         }
-        debug_assert!(ended.is_ok(), "only this drop destroys the queue pair");
         if let Some(connection) = &self.connection {
             // Closing would not suffice: a forked child may have the descriptor too.
             connection.end();
         }
-        // Windows of type 2 that the queue pair has bound lose their owner.
-        let owner = Owner::new(self.engine.number() as u16, self.number.get());
-        self.engine.table().unbind_owner(owner);
     }
 }
 
-impl LocalQp {
+impl QpHandle {
     /// Creates a queue pair by this command and brings it to INIT.
     pub(crate) fn new(
         context: &Context,
-        engine: &Arc<Engine>,
+        engine: &EngineHandle,
         service: Service,
         options: &QpOptions,
         create: Command,
-    ) -> Result<LocalQp, CreateError> {
+    ) -> Result<QpHandle, CreateError> {
         let datagrams = service == Service::Ud;
         let to_init = Modify {
             state: Some(State::Init),
@@ -74,66 +64,69 @@ impl LocalQp {
             port: Some(1),
             ..Modify::default()
         };
-        let local = LocalQp::made(context, engine, service, options, create)?;
+        let local = QpHandle::made(context, engine, service, options, create)?;
         local.all(&[to_init])?;
         Ok(local)
     }
 
-    /// Like [`new`](LocalQp::new), but leaves the queue pair in the state in which the NIC creates it.
+    /// Like [`new`](QpHandle::new), but leaves the queue pair in the state in which the NIC creates it.
     pub(crate) fn made(
         context: &Context,
-        engine: &Arc<Engine>,
+        engine: &EngineHandle,
         service: Service,
         options: &QpOptions,
         create: Command,
-    ) -> Result<LocalQp, CreateError> {
+    ) -> Result<QpHandle, CreateError> {
         let number = engine.ask(create)?;
-        let bell = engine.hang_bell(number);
-        Ok(LocalQp {
+        // The queue pair exists from here on, and is destroyed with this value.
+        let bell = Doorbell { owner: BellOwner::QueuePair(number), index: 0 };
+        let mut made = QpHandle::over(context, engine, number, service, options, bell);
+        made.bell = engine.assign_bell(bell.owner)?;
+        Ok(made)
+    }
+
+    /// Wraps a queue pair that exists, with its doorbell.
+    pub(crate) fn over(
+        context: &Context,
+        engine: &EngineHandle,
+        number: Qpn,
+        service: Service,
+        options: &QpOptions,
+        bell: Doorbell,
+    ) -> QpHandle {
+        QpHandle {
             number,
             service,
-            engine: Arc::clone(engine),
+            engine: engine.clone(),
             context: context.clone(),
             options: options.clone(),
             agreement: None,
             connection: None,
             bell,
-            set: None,
             psn: Psn::new(remora_host::random().map_or(0, |random| random as u32 & 0x00ff_ffff)),
-        })
+        }
     }
 
     /// Rings the doorbell, after work was posted.
     #[inline]
     pub(crate) fn ring(&self) -> Result<(), Reentered> {
-        self.engine.ring(self.number, self.bell)
-    }
-
-    /// Makes the NIC inspect the queues, also if another process rings the doorbell.
-    pub(crate) fn look(&self) {
-        self.engine.doorbell(self.number);
+        self.engine.ring_qp(self.number, self.bell)
     }
 
     /// Lets the NIC fetch the send queue up to slot count `count` (the ENABLE of chains).
     pub(crate) fn enable(&self, count: u64) -> Result<(), CreateError> {
         self.context.refuse_child()?;
         self.engine.ask::<()>(Command::Enable { qp: self.number, count })?;
-        self.engine.doorbell(self.number);
+        match &self.engine {
+            EngineHandle::Own(engine) => engine.doorbell(self.number),
+            EngineHandle::Nicd(daemon) => daemon.ring_bell(self.bell.index),
+        }
         Ok(())
-    }
-
-    /// Gives the queue pair a doorbell of the shared set `set`, which another process rings from now on.
-    /// Returns the doorbell's index in the set.
-    pub(crate) fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
-        let shared = self.engine.share_bell(set, self.number, self.bell);
-        self.bell = shared.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))?;
-        self.set = Some(set);
-        Ok(self.bell)
     }
 
     pub(crate) fn side(&self) -> Side<'_> {
         Side {
-            uplink: &*self.engine,
+            uplink: self.engine.uplink(),
             service: self.service,
             qkey: if self.service == Service::Ud { self.options.qkey } else { 0 },
             qp: self.number,
@@ -183,16 +176,16 @@ impl LocalQp {
             rnr_retry: requests.then_some(options.rnr_retry),
             ..Modify::default()
         };
-        self.all(&[to_rtr, to_rts]).map_err(|error| match error.fault {
-            CommandFault::Modify(fault) => ConnectError::Modify(fault),
-            _ => ConnectError::Modify(ModifyFault::NoQueuePair),
+        self.all(&[to_rtr, to_rts]).map_err(|error| match error {
+            CreateError::Modify(fault) => ConnectError::Modify(fault),
+            error => ConnectError::Daemon(error.to_string()),
         })?;
         *up = Some(agreement.clone());
         Ok(())
     }
 
     /// Applies several changes in order.
-    pub(crate) fn all(&self, changes: &[Modify]) -> Result<(), CommandError> {
+    pub(crate) fn all(&self, changes: &[Modify]) -> Result<(), CreateError> {
         self.engine.modify(self.number, changes)
     }
 
@@ -200,7 +193,7 @@ impl LocalQp {
     pub(crate) fn bring_up_alone(&self) -> Result<(), CreateError> {
         let to_rtr = Modify { state: Some(State::Rtr), ..Modify::default() };
         let to_rts = Modify { state: Some(State::Rts), sq_psn: Some(self.psn), ..Modify::default() };
-        Ok(self.all(&[to_rtr, to_rts])?)
+        self.all(&[to_rtr, to_rts])
     }
 
     /// Returns `Forked` in a forked child, which has no NIC.
@@ -232,7 +225,7 @@ impl LocalQp {
         Ok(agreed?.1)
     }
 
-    pub(crate) fn connect_pair(first: &mut LocalQp, second: &mut LocalQp) -> Result<(), ConnectError> {
+    pub(crate) fn connect_pair(first: &mut QpHandle, second: &mut QpHandle) -> Result<(), ConnectError> {
         first.refuse_to_connect()?;
         second.refuse_to_connect()?;
         let sides = (first.side(), second.side());
@@ -255,7 +248,7 @@ impl LocalQp {
 
     pub(crate) fn modify(&self, change: &Modify) -> Result<(), CreateError> {
         self.context.refuse_child()?;
-        Ok(self.all(std::slice::from_ref(change))?)
+        self.all(std::slice::from_ref(change))
     }
 
     /// The queue pair's state and the attributes that were set so far (`ibv_query_qp`). Default values in a
@@ -269,8 +262,9 @@ impl LocalQp {
 
     pub(crate) fn fail(&self) {
         if !self.context.fork().is_child() {
+            // A queue pair may enter ERR from every state, and a daemon that is gone has taken it with it.
             let failed = self.all(&[Modify { state: Some(State::Err), ..Modify::default() }]);
-            debug_assert!(failed.is_ok(), "a queue pair may enter ERR from every state");
+            debug_assert!(failed.is_ok() || self.engine.daemon().is_some(), "{failed:?}");
         }
     }
 }

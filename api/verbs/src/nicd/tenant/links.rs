@@ -1,0 +1,174 @@
+//! The peers of the port that a tenant uses: links to engines of this machine, and ways to others.
+
+use remora_host::connect::{ConnectError, LinkPeer, Uplink};
+use remora_host::packet::{PacketSocket, is_tcp};
+use remora_host::{Engine, EngineId};
+use remora_port::shm::{Admit, DEFAULT_GEOMETRY, Listener};
+use remora_wire::frame::Peer;
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::super::message::{LongRequest, Reply};
+use super::super::users::{Amounts, Claim, Resource};
+use super::{ReplyResult, Shared, Tenant, unknown, words};
+
+/// Upper limit of the time that one request may take.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Time limit for sending the answer to the program.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A link that was offered to a peer and not taken yet.
+pub(super) struct Offer {
+    listener: Listener,
+    _claim: Claim,
+}
+
+/// The peers that a tenant uses, each with one claim for each of its users.
+#[derive(Default)]
+pub(super) struct HeldPeers {
+    claims: BTreeMap<u32, Vec<Claim>>,
+}
+
+impl HeldPeers {
+    /// Returns whether the tenant uses a peer.
+    pub(crate) fn has(&self, peer: Peer) -> bool {
+        self.claims.contains_key(&peer.0)
+    }
+
+    /// Counts one user of a peer less. Returns false if there is none.
+    fn release(&mut self, peer: Peer) -> bool {
+        let Some(claims) = self.claims.get_mut(&peer.0) else { return false };
+        claims.pop();
+        if claims.is_empty() {
+            self.claims.remove(&peer.0);
+        }
+        true
+    }
+
+    /// Gives back all peers.
+    pub(super) fn release_all(&mut self, engine: &Engine) {
+        self.release_unused(engine, &[]);
+    }
+
+    /// Gives back the peers whose users have ended; those of `used` have one user each.
+    pub(super) fn release_unused(&mut self, engine: &Engine, used: &[Peer]) {
+        for (number, claims) in &mut self.claims {
+            let keeps = used.iter().filter(|peer| peer.0 == *number).count();
+            while claims.len() > keeps {
+                claims.pop();
+                engine.release_peer(Peer(*number));
+            }
+        }
+        self.claims.retain(|_, claims| !claims.is_empty());
+    }
+}
+
+impl Tenant {
+    /// Records that the tenant uses a peer, and replies with the peer. The peer counts this user already.
+    fn add_peer(&mut self, peer: Peer) -> ReplyResult {
+        let claim = self.user.claim(Amounts::of(Resource::Peer, 1));
+        let claim = claim.inspect_err(|_| self.engine.release_peer(peer))?;
+        self.peers.claims.entry(peer.0).or_default().push(claim);
+        Ok((Reply::Peer(peer), Vec::new()))
+    }
+
+    pub(super) fn reuse_link(&mut self, id: EngineId) -> ReplyResult {
+        let peer = self.engine.reuse_link(id).ok_or("there is no living link to this engine")?;
+        self.add_peer(peer)
+    }
+
+    pub(super) fn loop_back(&mut self) -> ReplyResult {
+        let peer = self.engine.loop_back().map_err(words)?;
+        self.add_peer(peer)
+    }
+
+    pub(super) fn release_peer(&mut self, peer: Peer) -> Result<(), String> {
+        let users = self.objects.values().filter(|held| held.peer == Some(peer)).count();
+        if self.peers.claims.get(&peer.0).is_some_and(|claims| claims.len() <= users) {
+            return Err("queue pairs or address handles use this peer".to_owned());
+        }
+        if !self.peers.release(peer) {
+            return Err(unknown("peer", peer.0));
+        }
+        self.engine.release_peer(peer);
+        Ok(())
+    }
+
+    pub(super) fn offer_link(&mut self) -> ReplyResult {
+        let claim = self.user.claim(Amounts::of(Resource::Negotiation, 1))?;
+        let listener = Listener::new(DEFAULT_GEOMETRY, Admit::SameUser).map_err(words)?;
+        let name = listener.name().to_owned();
+        let offer = self.offers.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.offers.insert(offer, Offer { listener, _claim: claim });
+        Ok((Reply::Link { name, offer }, Vec::new()))
+    }
+}
+
+/// A long request with all that it needs.
+enum Task {
+    Reach(LongRequest),
+    Give { offer: Offer, to: LinkPeer, stream: Option<TcpStream>, patience: Duration },
+}
+
+impl Task {
+    fn perform(self, engine: &Engine) -> Result<Peer, ConnectError> {
+        match self {
+            Task::Reach(LongRequest::Reach { address, endpoint, patience }) => {
+                if !endpoint.address.is_host() && !endpoint.address.is_multicast() {
+                    return Err(ConnectError::Daemon("this is no address of a host or group".to_owned()));
+                }
+                engine.reach(address, endpoint, patience.min(LONGEST))
+            }
+            Task::Reach(LongRequest::TakeLink { from, name, patience }) => {
+                engine.take_link(&from, &name, patience.min(LONGEST))
+            }
+            Task::Reach(LongRequest::GiveLink { .. }) => {
+                Err(ConnectError::Daemon("this link was not offered".to_owned()))
+            }
+            Task::Give { offer, to, mut stream, patience } => {
+                engine.give_link(&offer.listener, &to, stream.as_mut(), patience.min(LONGEST))
+            }
+        }
+    }
+}
+
+/// Begins a request that may take long, in a thread of its own. The answer is sent over the socket that came with
+/// the request.
+pub(in crate::nicd) fn begin(
+    tenant: &Shared,
+    request: LongRequest,
+    descriptors: Vec<OwnedFd>,
+) -> ReplyResult {
+    let mut descriptors = descriptors.into_iter();
+    let reply = PacketSocket::from(descriptors.next().ok_or("this request needs a socket for its answer")?);
+    reply.set_patience(Some(PATIENCE), None).map_err(|_| "the descriptor for the answer is no socket")?;
+    let mut locked = tenant.lock().unwrap_or_else(PoisonError::into_inner);
+    let engine = Arc::clone(&locked.engine);
+    let claim = locked.user.claim(Amounts::of(Resource::Negotiation, 1))?;
+    let task = match request {
+        LongRequest::GiveLink { to, offer, patience } => {
+            let offer = locked.offers.remove(&offer).ok_or_else(|| unknown("offered link", offer))?;
+            let stream = descriptors.next();
+            if stream.as_ref().is_some_and(|stream| !is_tcp(stream.as_fd())) {
+                return Err("the second descriptor is no TCP connection".to_owned());
+            }
+            Task::Give { offer, to, stream: stream.map(TcpStream::from), patience }
+        }
+        request => Task::Reach(request),
+    };
+    drop(locked);
+    let owner = tenant.clone();
+    let answer = move || {
+        let reached = task.perform(&engine).map_err(words);
+        let reached =
+            reached.and_then(|peer| owner.lock().unwrap_or_else(PoisonError::into_inner).add_peer(peer));
+        drop(claim);
+        let (answer, _) = reached.unwrap_or_else(|words| (Reply::Refused(words), Vec::new()));
+        let _ = reply.send(&answer.emit(), &[]);
+    };
+    std::thread::Builder::new().name("remora-reach".to_owned()).spawn(answer).map_err(words)?;
+    Ok((Reply::Done, Vec::new()))
+}

@@ -1,0 +1,183 @@
+//! Protection domains, regions and windows of a tenant.
+
+use remora_memory::{Access, Bytes, Error, Key, MemoryCommand, MemoryReply, Pd, Range, WindowType};
+use remora_nic::ObjectName;
+use std::os::fd::OwnedFd;
+
+use super::super::message::{Reply, SentRange, TableCommand};
+use super::super::users::{Claim, Resource};
+use super::{LentMemory, ReplyResult, Tenant, words};
+
+/// A protection domain.
+pub(super) struct Domain {
+    pub pd: Pd,
+    _claim: Claim,
+}
+
+/// A region, or a region without memory.
+pub(super) struct Region {
+    pub key: Key,
+    pub pd: Pd,
+    pub name: String,
+    /// The first range, whose memory is the first block.
+    pub first: SentRange,
+    pub blocks: Vec<LentMemory>,
+    claim: Claim,
+}
+
+impl Region {
+    /// The claim on the region and its memory.
+    pub(crate) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+}
+
+/// A range of a null region, which has no memory.
+const NO_RANGE: SentRange = SentRange { descriptor: 0, offset: 0, len: 0, iova: 0 };
+
+impl Tenant {
+    /// Executes a command of the memory table that names objects of this tenant.
+    pub(super) fn table_command(&mut self, command: TableCommand, memory: Vec<OwnedFd>) -> ReplyResult {
+        let done = || Ok((Reply::Done, Vec::new()));
+        match command {
+            TableCommand::AllocDomain => self.alloc_domain(),
+            TableCommand::FreeDomain(pd) => {
+                self.refuse_unknown(ObjectName::Domain(pd))?;
+                self.table().free_pd(pd).map_err(|error| match error {
+                    Error::Busy => {
+                        "regions, queue pairs, free lists or portals are in this protection domain".to_owned()
+                    }
+                    error => words(error),
+                })?;
+                self.domains.remove(&pd.get());
+                done()
+            }
+            TableCommand::Register { pd, access, ranges } => self.register(pd, access, &ranges, memory),
+            TableCommand::RegisterNull(pd) => {
+                self.refuse_unknown(ObjectName::Domain(pd))?;
+                let claim = self.claim(Resource::Region, 0)?;
+                let key = self.key_of(MemoryCommand::RegisterNull(pd))?;
+                self.keep_region(Region {
+                    key,
+                    pd,
+                    name: String::new(),
+                    first: NO_RANGE,
+                    blocks: Vec::new(),
+                    claim,
+                })
+            }
+            TableCommand::Deregister(key) => self.deregister(MemoryCommand::Deregister(key), key),
+            TableCommand::Revoke(key) => self.deregister(MemoryCommand::Revoke(key), key),
+            TableCommand::AllocWindow { pd, second } => {
+                self.refuse_unknown(ObjectName::Domain(pd))?;
+                let claim = self.claim(Resource::Window, 0)?;
+                let kind = if second { WindowType::Type2B } else { WindowType::Type1 };
+                let key = self.key_of(MemoryCommand::AllocWindow { pd, kind })?;
+                self.windows.insert(window(key), claim);
+                Ok((Reply::Key(key), Vec::new()))
+            }
+            TableCommand::QueryWindow(key) => {
+                self.refuse_unknown_window(key)?;
+                Ok((Reply::Key(self.key_of(MemoryCommand::QueryWindow(key))?), Vec::new()))
+            }
+            TableCommand::FreeWindow(key) => {
+                self.refuse_unknown_window(key)?;
+                self.table().free_window(key).map_err(words)?;
+                self.windows.remove(&window(key));
+                done()
+            }
+        }
+    }
+
+    fn refuse_unknown(&self, name: ObjectName) -> Result<(), String> {
+        self.refusal_of(name).map_or(Ok(()), Err)
+    }
+
+    fn refuse_unknown_window(&self, key: Key) -> Result<(), String> {
+        match self.windows.contains_key(&window(key)) {
+            true => Ok(()),
+            false => Err(super::unknown("memory window with key", key.get())),
+        }
+    }
+
+    fn key_of(&self, command: MemoryCommand<'_>) -> Result<Key, String> {
+        let reply = self.table().execute(command).map_err(words)?;
+        reply.key().ok_or_else(|| "the table gives no key".to_owned())
+    }
+
+    fn alloc_domain(&mut self) -> ReplyResult {
+        let claim = self.claim(Resource::Domain, 0)?;
+        let MemoryReply::Domain(pd) = self.table().execute(MemoryCommand::AllocDomain).map_err(words)? else {
+            return Err("the table gives no protection domain".to_owned());
+        };
+        self.domains.insert(pd.get(), Domain { pd, _claim: claim });
+        Ok((Reply::Domain(pd), Vec::new()))
+    }
+
+    fn register(&mut self, pd: Pd, access: Access, sent: &[SentRange], memory: Vec<OwnedFd>) -> ReplyResult {
+        self.refuse_unknown(ObjectName::Domain(pd))?;
+        let blocks = memory.into_iter().map(Bytes::from_memfd).collect::<Result<Vec<Bytes>, Error>>();
+        let blocks = blocks.map_err(words)?;
+        let claim = self.claim(Resource::Region, blocks.iter().map(|bytes| bytes.len() as u64).sum())?;
+        let mut ranges = Vec::with_capacity(sent.len());
+        for range in sent {
+            let bytes = blocks.get(usize::from(range.descriptor)).ok_or("a range without memory")?.clone();
+            let [offset, len] =
+                [range.offset, range.len].map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+            ranges.push(Range { bytes, offset, len, iova: range.iova });
+        }
+        let first = *sent.first().ok_or("a region without ranges")?;
+        let key = self.key_of(MemoryCommand::Register { pd, ranges: &ranges, access })?;
+        let blocks = blocks.into_iter().map(LentMemory).collect();
+        self.keep_region(Region { key, pd, name: String::new(), first, blocks, claim })
+    }
+
+    fn keep_region(&mut self, region: Region) -> ReplyResult {
+        let key = region.key;
+        self.regions.insert(key.get(), region);
+        Ok((Reply::Key(key), Vec::new()))
+    }
+
+    pub(super) fn name_region(&mut self, key: u32, name: String) -> Result<(), String> {
+        if !name.is_empty() && self.regions.values().any(|region| region.name == name) {
+            return Err(format!(
+                "there is a region `{name}` already: take it out of what was kept, or give it back"
+            ));
+        }
+        let region = self.regions.get_mut(&key).ok_or_else(|| super::unknown("region with key", key))?;
+        region.name = name;
+        Ok(())
+    }
+
+    fn deregister(&mut self, command: MemoryCommand<'_>, key: Key) -> ReplyResult {
+        let key = key.get();
+        if !self.regions.contains_key(&key) {
+            return Err(super::unknown("region with key", key));
+        }
+        self.exposed.retain(|_, exposed| exposed.region != key);
+        self.table().execute(command).map_err(words)?;
+        self.regions.remove(&key);
+        Ok((Reply::Done, Vec::new()))
+    }
+
+    /// Ends all windows, regions and domains.
+    pub(super) fn end_memory(&mut self) {
+        let table = std::sync::Arc::clone(self.table());
+        for window in std::mem::take(&mut self.windows).into_keys() {
+            let _ = table.free_window(Key::new(window << 8));
+        }
+        for (_, region) in std::mem::take(&mut self.regions) {
+            let ended = table.revoke(region.key);
+            debug_assert!(ended.is_ok(), "only its tenant ends a region: {ended:?}");
+        }
+        for (_, domain) in std::mem::take(&mut self.domains) {
+            let ended = table.free_pd(domain.pd);
+            debug_assert!(ended.is_ok(), "all users of the domain have ended: {ended:?}");
+        }
+    }
+}
+
+/// The part of a window's key that stays when the window is bound.
+fn window(key: Key) -> u32 {
+    key.get() >> 8
+}

@@ -1,0 +1,73 @@
+//! The memory of queues and the code of kernels that no command of a tenant has named yet.
+
+use remora_nic::kernel::Shipped;
+use remora_nic::{HandedPart, PartNumber};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use super::super::message::Reply;
+use super::super::users::{Amounts, Claim, Resource};
+use super::{LentMemory, ReplyResult, Tenant, ring_of};
+
+/// Largest number of a program's parts that no command has named yet.
+const MAX_HANDED: usize = 16;
+/// Maximum number of lanes of a kernel.
+const LANES: u32 = 1024;
+
+/// A part that no command has named yet.
+pub(super) struct Part {
+    pub handed: HandedPart,
+    pub memory: Option<LentMemory>,
+    pub claim: Option<Claim>,
+}
+
+/// The parts that no command has named yet.
+#[derive(Default)]
+pub(super) struct Parts {
+    waiting: BTreeMap<u32, Part>,
+    next: u32,
+}
+
+impl Parts {
+    /// Returns whether the program has a part with this number.
+    pub(crate) fn has(&self, part: PartNumber) -> bool {
+        self.waiting.contains_key(&part.0)
+    }
+
+    /// Takes the part with this number.
+    pub(super) fn take(&mut self, part: PartNumber) -> Option<Part> {
+        self.waiting.remove(&part.0)
+    }
+
+    fn add(&mut self, part: Part) -> Result<u32, String> {
+        if self.waiting.len() == MAX_HANDED {
+            return Err(format!("{MAX_HANDED} queues have memory and are not created: create them first"));
+        }
+        let number = self.next;
+        self.next = (number + 1) % PartNumber::NONE.0;
+        self.waiting.insert(number, part);
+        Ok(number)
+    }
+}
+
+impl Tenant {
+    /// Takes the memory of a queue, which a later command names.
+    pub(super) fn hand_ring(&mut self, descriptors: Vec<OwnedFd>) -> ReplyResult {
+        let ring = ring_of(descriptors)?;
+        let claim = self.user.claim(Amounts::of(Resource::Byte, ring.bytes().len() as u64))?;
+        let memory = Some(LentMemory(ring.bytes().clone()));
+        let number = self.parts.add(Part { handed: ring.into(), memory, claim: Some(claim) })?;
+        Ok((Reply::Number(number), Vec::new()))
+    }
+
+    /// Takes the code of a shipped kernel, which a later command names.
+    pub(super) fn hand_kernel(&mut self, kernel: u32, lanes: u32) -> ReplyResult {
+        let kernel = Shipped::of(kernel).ok_or("no such kernel ships with this daemon")?;
+        if !(1..=LANES).contains(&lanes) {
+            return Err(format!("a kernel has 1 to {LANES} lanes"));
+        }
+        let handed = kernel.lanes(lanes as usize).into();
+        let number = self.parts.add(Part { handed, memory: None, claim: None })?;
+        Ok((Reply::Number(number), Vec::new()))
+    }
+}
