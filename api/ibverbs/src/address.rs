@@ -20,6 +20,10 @@ pub(crate) const ROCE_PORT: u16 = 4791;
 const CAPTURE: &str = "REMORA_CAPTURE";
 /// Environment variable with the maximum size of that file in bytes.
 const CAPTURE_LIMIT: &str = "REMORA_CAPTURE_LIMIT";
+/// Environment variable with the path of the file that records the NIC for `remora replay`.
+const RECORD: &str = "REMORA_RECORD";
+/// Environment variable with the maximum size of that file in bytes.
+const RECORD_LIMIT: &str = "REMORA_RECORD_LIMIT";
 /// Environment variable that leaves page faults to the program if it is 0.
 const GUARD: &str = "REMORA_GUARD";
 /// Random loopback addresses that are tried for a forked child whose parent has its address alone.
@@ -165,11 +169,14 @@ fn configured(device: Device) -> Result<Device, OpenError> {
     if let Some(file) = text(CAPTURE)? {
         device = device.capture(file);
     }
-    if let Some(limit) = text(CAPTURE_LIMIT)? {
-        let bytes = remora_verbs::parse_bytes(&limit);
-        device = device.capture_limit(
-            bytes.map_err(|error| OpenError::Port(format!("{CAPTURE_LIMIT}={limit}: {error}")))?,
-        );
+    if let Some(limit) = size(CAPTURE_LIMIT)? {
+        device = device.capture_limit(limit);
+    }
+    if let Some(file) = text(RECORD)? {
+        device = device.record(file);
+    }
+    if let Some(limit) = size(RECORD_LIMIT)? {
+        device = device.record_limit(limit);
     }
     if let Some(file) = text(FAULT)? {
         let words = |error: &dyn std::fmt::Display| OpenError::Port(format!("{FAULT}={file}: {error}"));
@@ -177,6 +184,13 @@ fn configured(device: Device) -> Result<Device, OpenError> {
         device = device.fault(Rules::parse(&rules).map_err(|error| words(&error))?);
     }
     Ok(device)
+}
+
+/// Returns the number of bytes in a variable; `None` if it is unset or empty.
+fn size(variable: &str) -> Result<Option<u64>, OpenError> {
+    let Some(text) = text(variable)? else { return Ok(None) };
+    let bytes = remora_verbs::parse_bytes(&text);
+    bytes.map(Some).map_err(|error| OpenError::Port(format!("{variable}={text}: {error}")))
 }
 
 /// Returns the text of a variable; `None` if it is unset or empty.

@@ -47,6 +47,7 @@ pub use peers::{EngineId, Peers};
 pub use port_kind::PortKind;
 pub use remora_port::capture::{CAPTURE_LIMIT, FrameFile, PacketDirection};
 pub use remora_port::fault::{Rules, RulesError};
+pub use remora_transport::Instant;
 pub use replay::{Difference, Report, Tally, replay};
 pub use rma::{key_deriver, random_key, rma_cipher};
 pub use signal::{Channel, Signal, wait_any, wait_either, wait_readable};

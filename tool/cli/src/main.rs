@@ -15,6 +15,7 @@ mod man;
 mod metrics;
 mod nic;
 mod nicd;
+mod replay;
 mod run;
 mod top;
 mod unreplaced;
@@ -66,6 +67,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Run a command and record what its NICs send and receive.
     Capture(capture::Args),
+    /// Replay the recording of a NIC and print the first difference.
+    Replay(replay::Args),
     /// Watch the counters of a running server.
     Top(top::Args),
     /// Print a script that completes the commands in a shell.
@@ -96,6 +99,7 @@ fn run(command: Command) -> Result<()> {
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Capture(args) => capture::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Completions(args) => completions::run(&args, &mut tree::all(&Cli::command())?),
         Command::Man(args) => man::run(&args, tree::all(&Cli::command())?),

@@ -13,7 +13,7 @@ use clap::Parser;
 use remora_broker::GIDS;
 use remora_broker::client::{self, ADDRESS, ALONE, COMMAND, FAULT, LIBRARY_PATH, PORT};
 use remora_broker::paths::{PATHS, PrivateFolder};
-use remora_options::device::{CAPTURE, CAPTURE_LIMIT, OwnAddress};
+use remora_options::device::{CAPTURE, CAPTURE_LIMIT, OwnAddress, RECORD, RECORD_LIMIT};
 use remora_options::ending;
 
 use crate::{broker, capture, unreplaced};
@@ -21,7 +21,7 @@ use crate::{broker, capture, unreplaced};
 /// Arguments of `remora run`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora run -- ib_write_bw 127.0.0.1\n  remora run --address 10.0.0.1 -- rping -s -a 10.0.0.1\n  remora run --fault loss.toml --capture run.pcapng -- python3 my_pyverbs.py\n\nThe program ends as it would without Remora: signals and exit status are passed on. The variables that are set are listed in docs/reference/environment.md."
+    after_help = "Examples:\n  remora run -- ib_write_bw 127.0.0.1\n  remora run --address 10.0.0.1 -- rping -s -a 10.0.0.1\n  remora run --fault loss.toml --capture run.pcapng -- python3 my_pyverbs.py\n  remora run --record run.rec -- ib_send_bw 127.0.0.1\n\nThe program ends as it would without Remora: signals and exit status are passed on. The variables that are set are listed in docs/reference/environment.md."
 )]
 pub(crate) struct Args {
     /// Port of the device: auto uses shared-memory links to programs of this host and UDP to all others;
@@ -43,6 +43,14 @@ pub(crate) struct Args {
     /// frames are counted and not recorded [default: 1g].
     #[arg(long, value_name = "SIZE", requires = "capture", value_parser = remora_host::parse_bytes)]
     capture_limit: Option<u64>,
+    /// Record the commands, work requests, frames and completions of the device in this file, for `remora
+    /// replay`. Payloads and the keys of 1RMA are left out [default: no recording].
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Maximum size of the recording in bytes, or with suffix k, m or g (multiples of 1024). The recording
+    /// ends there, and the program goes on [default: 1g].
+    #[arg(long, value_name = "SIZE", requires = "record", value_parser = remora_host::parse_bytes)]
+    record_limit: Option<u64>,
     /// Give the program its address alone: no broker is started, and no other program can use the address.
     #[arg(long)]
     alone: bool,
@@ -138,6 +146,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if let Some(bytes) = args.capture_limit {
         command.env(CAPTURE_LIMIT, bytes.to_string());
+    }
+    if let Some(path) = &args.record {
+        command.env(RECORD, std::path::absolute(path)?);
+    }
+    if let Some(bytes) = args.record_limit {
+        command.env(RECORD_LIMIT, bytes.to_string());
     }
     match alone {
         true => command.env(ALONE, "1"),

@@ -94,6 +94,7 @@ const GROUPS: [(&str, &[Entry]); 7] = [
         "Observation",
         &[
             entry("capture", Program::Remora, "Run a command and record what its NICs send and receive"),
+            entry("replay", Program::Remora, "Replay the recording of a NIC and print the first difference"),
             entry("top", Program::Remora, "Watch the counters of a running server"),
         ],
     ),

@@ -108,6 +108,12 @@ fn captured(device: Device) -> Result<Device> {
 /// The environment variable with the maximum number of bytes per capture file.
 pub const CAPTURE_LIMIT: &str = "REMORA_CAPTURE_LIMIT";
 
+/// The environment variable with the path of the file in which the NIC of a verbs program is recorded.
+pub const RECORD: &str = "REMORA_RECORD";
+
+/// The environment variable with the maximum number of bytes of that file.
+pub const RECORD_LIMIT: &str = "REMORA_RECORD_LIMIT";
+
 /// Returns the value of [`CAPTURE_LIMIT`], or `None` if it is unset or empty.
 fn limit() -> Result<Option<u64>> {
     let Some(text) = std::env::var_os(CAPTURE_LIMIT).filter(|text| !text.is_empty()) else { return Ok(None) };

@@ -138,12 +138,26 @@ fn run_sets_the_environment_starts_the_broker_and_passes_the_exit_status_on() {
         command.env(client::LIBRARY_PATH, &folder.0).env("LD_LIBRARY_PATH", "/before");
         finish(&mut command)
     };
-    let script = "echo $REMORA_ADDRESS $REMORA_PORT $REMORA_FAULT $REMORA_CAPTURE $LD_LIBRARY_PATH $REMORA_ALONE; exit 7";
+    let script = "echo $REMORA_ADDRESS $REMORA_PORT $REMORA_FAULT $REMORA_CAPTURE $REMORA_RECORD $REMORA_RECORD_LIMIT $LD_LIBRARY_PATH $REMORA_ALONE; exit 7";
     let fault = rules.to_str().expect("a name");
-    let ended = run(&["--port", "udp", "--fault", fault, "--capture", "/tmp/run.pcapng"], script);
+    let ended = run(
+        &[
+            "--port",
+            "udp",
+            "--fault",
+            fault,
+            "--capture",
+            "/tmp/run.pcapng",
+            "--record",
+            "/tmp/run.rec",
+            "--record-limit",
+            "1k",
+        ],
+        script,
+    );
     let path = format!("{}:/before", folder.0.display());
     assert_eq!((ended.status, ended.err), (7, String::new()));
-    assert_eq!(ended.out.trim(), format!("{ip} udp {fault} /tmp/run.pcapng {path}"));
+    assert_eq!(ended.out.trim(), format!("{ip} udp {fault} /tmp/run.pcapng /tmp/run.rec 1024 {path}"));
     assert!(report(ip).is_some(), "a broker is there for the program");
     end(ip);
     // With --alone, and always over xdp, no broker is started.

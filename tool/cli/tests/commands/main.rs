@@ -12,6 +12,7 @@ mod limits;
 mod nicd;
 mod outputs;
 mod programs;
+mod replay;
 #[allow(dead_code, reason = "the other programs' tests use the rest")]
 mod running;
 mod terminal;
