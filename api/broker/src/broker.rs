@@ -18,8 +18,10 @@ mod users;
 mod zoned_address;
 
 use remora_host::Signal;
-use remora_host::packet::{FoundBy, PeerCredentials};
+use remora_host::packet::{FoundBy, PacketListener, PeerCredentials};
+use remora_host::users::{Bound, Users};
 use remora_port::udp::{OpenError, Options as UdpOptions, Socket, SteeredBy};
+use remora_verbs::nicd::Daemon;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -59,6 +61,8 @@ pub struct Options {
     pub found: FoundBy,
     /// Neighbours to which a program may have links at a time, 0 to 126. Other neighbours are reached by UDP.
     pub neighbours: usize,
+    /// Limits of users for what else the process lends.
+    pub bounds: Vec<Bound>,
 }
 
 impl Default for Options {
@@ -73,6 +77,7 @@ impl Default for Options {
             alone: false,
             found: FoundBy::Socket,
             neighbours: NEIGHBOURS,
+            bounds: Vec::new(),
         }
     }
 }
@@ -115,11 +120,20 @@ impl BrokerError {
     }
 }
 
+/// The NIC that the process of a broker lends, and the socket for the programs that use it.
+#[derive(Debug)]
+pub(crate) struct LentNic {
+    daemon: Arc<Daemon>,
+    listener: PacketListener,
+}
+
 /// A running broker. Dropping it ends the broker, and so the devices of the programs that borrow from it.
 #[derive(Debug)]
 pub struct Broker {
     stop: Arc<Signal<()>>,
     ended: Arc<Signal<()>>,
+    lent: Arc<Signal<LentNic>>,
+    users: Arc<Users>,
     thread: Option<JoinHandle<()>>,
     fork: remora_memory::ForkMark,
 }
@@ -135,7 +149,9 @@ impl Broker {
         let system = |resource| move |error: io::Error| BrokerError::System(resource, error);
         let stop = Arc::new(Signal::new(1).map_err(system("descriptor"))?);
         let ended = Arc::new(Signal::new(1).map_err(system("descriptor"))?);
-        let mut state = State::new(address, options, Arc::clone(&stop))?;
+        let lent = Arc::new(Signal::new(1).map_err(system("descriptor"))?);
+        let mut state = State::new(address, options, Arc::clone(&stop), Arc::clone(&lent))?;
+        let users = Arc::clone(&state.users);
         // Bound once for a test, so that the caller learns now whether the sockets can be bound later.
         Socket::open(address, &UdpOptions::default()).map_err(BrokerError::of_port)?;
         let over = Arc::clone(&ended);
@@ -146,7 +162,18 @@ impl Broker {
         };
         let thread = remora_port::spawn_settled("remora-broker".to_owned(), body);
         let thread = thread.map_err(system("thread"))?;
-        Ok(Broker { stop, ended, thread: Some(thread), fork: remora_memory::ForkMark::get() })
+        Ok(Broker { stop, ended, lent, users, thread: Some(thread), fork: remora_memory::ForkMark::get() })
+    }
+
+    /// What each user holds.
+    pub(crate) fn users(&self) -> &Arc<Users> {
+        &self.users
+    }
+
+    /// Lends a NIC from now on: to programs that connect to `listener`, and to those that ask for it at the
+    /// broker's own name.
+    pub(crate) fn lend(&self, daemon: Arc<Daemon>, listener: PacketListener) {
+        self.lent.put(LentNic { daemon, listener });
     }
 
     /// A descriptor that becomes readable when the broker has ended by itself, after nothing was borrowed for

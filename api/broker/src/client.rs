@@ -57,6 +57,12 @@ pub const ALLOW_UID: &str = "REMORA_ALLOW_UID";
 /// Pause between two attempts to reach a broker that starts or ends.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// Returns the socket name at which the daemon of an address is found, for [`Device::nicd`] if the daemon
+/// lends a NIC.
+pub fn socket_name(address: SocketAddr) -> PathBuf {
+    format!("@{}", name::of(address)).into()
+}
+
 /// The reaction to an address without a broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Start {

@@ -12,6 +12,7 @@
 //! | `broker/gsi.rs` | queue pair 1 of the addresses |
 //! | `broker/cm_agent.rs`, `broker/cm_requests.rs` | the CM: owners of ids, requests of programs |
 //! | `broker/port_events.rs`, `broker/notices.rs` | changes of the port, and reporting them |
+//! | `nic_server.rs` | [`NicServer`]: a broker whose process lends a NIC at its address |
 //! | `interface.rs` | the interfaces of the network namespace, and their addresses |
 //! | `broker/port_table.rs` | the ids that are bound to each port |
 //! | `client.rs` | [`client::open`]: borrows a QPN range, and starts a broker if there is none |
@@ -40,6 +41,7 @@ pub mod environment;
 mod interface;
 mod message;
 mod name;
+mod nic_server;
 pub mod paths;
 mod tally;
 
@@ -47,6 +49,7 @@ pub use broker::{Broker, BrokerError, Options};
 pub use message::{
     BrokerFacts, Connect, GidEntry, IdEvent, IdEventKind, PortState, Posted, ProgramFacts, UserFacts,
 };
+pub use nic_server::{NicServer, NicServerError};
 pub use remora_cm::{ConnParam, QpAttributes};
 pub use remora_host::packet::FoundBy;
 pub use remora_port::udp::SteeredBy;

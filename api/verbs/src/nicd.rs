@@ -45,10 +45,11 @@ mod tests;
 mod users;
 
 pub use attach::Attachment;
-pub use daemon::Daemon;
+pub use daemon::{Daemon, listen};
 pub(crate) use daemon_client::DaemonClient;
 pub use kept::Kept;
 pub use limits::Limits;
 pub use manage::{end, tenants};
 pub use message::TenantFacts;
 pub use options::Options;
+pub use users::bounds;

@@ -178,7 +178,7 @@ const DESCRIPTORS: u64 = 65_536;
 /// Raises the limits that the broker inherited from the program that started it: each address needs a
 /// descriptor for each QP number range. A limit that the system does not raise stays as it is; the
 /// operations that exceed it then fail.
-fn raise_limits() {
+pub(crate) fn raise_limits() {
     for resource in [Resource::Nofile, Resource::As, Resource::Data] {
         let limit = getrlimit(resource);
         let enough = if resource == Resource::Nofile { Some(DESCRIPTORS) } else { None };

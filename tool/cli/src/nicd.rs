@@ -2,31 +2,37 @@
 //! both to programs, and continues when a program ends.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use remora_host::metrics;
+use remora_broker::NicServer;
+use remora_host::{OpenError, metrics};
 use remora_verbs::nicd::{Daemon, Limits, Options};
 use serde_json::json;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
-use remora_options::device::{LentArgs, PortArgs};
+use remora_options::device::{LentArgs, PortArgs, PortName};
 use remora_options::number::{natural, size, whole};
 use remora_options::{ending, print};
 
+use crate::broker;
 use crate::nic::{self, Manage, print_tenants};
 
 /// Arguments of `remora serve nic`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora serve nic\n  remora serve nic --socket /run/nic.sock --port udp --address 10.0.0.1 --memory 16g --allow-uid 1000\n  remora serve kv --nicd /run/nic.sock --keep store\n  remora nic tenants --socket /run/nic.sock\n  remora nic end store --socket /run/nic.sock\n\nA program that attaches with a name is a kept tenant: its queue pairs and regions keep working when it is killed or stopped. SIGUSR1\nprints the tenants."
+    after_help = "Examples:\n  remora serve nic\n  remora serve nic --socket /run/nic.sock --port udp --address 10.0.0.1 --memory 16g --allow-uid 1000\n  remora serve nic --port udp --address 10.0.0.1 --share\n  remora serve kv --nicd /run/nic.sock --keep store\n  remora nic tenants --socket /run/nic.sock\n  remora nic end store --socket /run/nic.sock\n\nA program that attaches with a name is a kept tenant: its queue pairs and regions keep working when it is killed or stopped. SIGUSR1\nprints the tenants."
 )]
 pub(crate) struct Args {
     #[command(flatten)]
     port: PortArgs,
+    /// Share the address of port udp between the programs of this host, as `remora broker` does. The lent
+    /// NIC takes one of the 127 QPN ranges [default address: the source address of the default route].
+    #[arg(long)]
+    share: bool,
     /// Socket to listen on [default: remora-nicd.sock in $XDG_RUNTIME_DIR, or in /run/user/UID].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -131,6 +137,39 @@ impl Args {
     }
 }
 
+/// A running daemon.
+enum Lender {
+    /// A NIC of its own.
+    Alone(Arc<Daemon>),
+    /// A NIC at an address that the daemon shares between programs.
+    Sharing(Box<NicServer>),
+}
+
+impl Lender {
+    fn open(args: &Args, socket: &Path) -> Result<Lender> {
+        if !args.share {
+            let daemon = Daemon::open(&args.port.device()?, socket, &args.options())?;
+            return Ok(Lender::Alone(Arc::new(daemon)));
+        }
+        ensure!(
+            args.port.port == PortName::Udp && args.port.interface.is_none(),
+            "--share is for port udp: add --port udp, or leave it out"
+        );
+        broker::raise_limits();
+        let settings =
+            |device| args.port.complete(device).map_err(|error| OpenError::Port(format!("{error:#}")));
+        let address = broker::address(args.port.address);
+        Ok(Lender::Sharing(Box::new(NicServer::open(address, socket, &args.options(), settings)?)))
+    }
+
+    fn daemon(&self) -> &Arc<Daemon> {
+        match self {
+            Lender::Alone(daemon) => daemon,
+            Lender::Sharing(server) => server.daemon(),
+        }
+    }
+}
+
 /// Runs `remora serve nic`.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let socket = args.socket.clone().unwrap_or_else(LentArgs::default_socket);
@@ -139,7 +178,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let heard = ending::signals()?.into_iter().chain([SIGUSR1]);
     let mut signals = Signals::new(heard).context("installing signal handlers")?;
-    let daemon = Arc::new(Daemon::open(&args.port.device()?, &socket, &args.options())?);
+    let lender = Lender::open(args, &socket)?;
+    let daemon = Arc::clone(lender.daemon());
     let counted = Arc::clone(&daemon);
     let endpoint = args
         .metrics

@@ -244,7 +244,11 @@ impl PortArgs {
 
     /// Returns the device, not yet opened, with all options applied.
     pub fn device(&self) -> Result<Device> {
-        let mut device = self.bare()?;
+        self.complete(self.bare()?)
+    }
+
+    /// Applies the options for recording and faults to a device.
+    pub fn complete(&self, mut device: Device) -> Result<Device> {
         device = match &self.capture {
             Some(file) => device.capture(file),
             None => captured(device)?,

@@ -18,7 +18,7 @@ use super::bounds::{OF_CONNECTION, OF_SHARE, bounds};
 use super::cm_agent::CmAgent;
 use super::notices::Notices;
 use super::programs::{Client, Clients, Share};
-use super::{BrokerError, Options};
+use super::{BrokerError, LentNic, Options};
 use crate::interface::Interfaces;
 use crate::message::{BrokerFacts, CmReply, MAX_PACKET, Reply, Request, VERSION};
 use crate::paths::ShownTree;
@@ -38,6 +38,10 @@ pub(super) enum Source {
     Stop,
     /// The listener of the address at this place.
     Listener(usize),
+    /// The listener of programs that use the lent NIC.
+    NicListener,
+    /// A NIC that is lent from now on.
+    LentNic,
     /// First messages of connections.
     Arrivals,
     Connection(u32),
@@ -68,6 +72,8 @@ impl Source {
             Source::Introductions(number) => (7, 0, number),
             Source::Notices => (8, 0, 0),
             Source::Arrivals => (9, 0, 0),
+            Source::NicListener => (10, 0, 0),
+            Source::LentNic => (11, 0, 0),
         };
         EventData::new_u64(kind << 48 | (address as u64 & 0xffff) << 32 | u64::from(number))
     }
@@ -86,6 +92,8 @@ impl Source {
             7 => Source::Introductions(number),
             8 => Source::Notices,
             9 => Source::Arrivals,
+            10 => Source::NicListener,
+            11 => Source::LentNic,
             _ => Source::Stop,
         }
     }
@@ -99,6 +107,8 @@ pub(super) struct State {
     acceptor: Acceptor,
     pub(super) poll: OwnedFd,
     stop: Arc<Signal<()>>,
+    fresh_nic: Arc<Signal<LentNic>>,
+    lent_nic: Option<LentNic>,
     /// The kernel's notices about interfaces and addresses, if the kernel provides them.
     pub(super) notices: Option<Notices>,
     pub(super) addresses: Vec<Address>,
@@ -128,11 +138,12 @@ impl State {
         address: SocketAddr,
         options: &Options,
         stop: Arc<Signal<()>>,
+        fresh_nic: Arc<Signal<LentNic>>,
     ) -> Result<State, BrokerError> {
         let system = |resource| move |error: rustix::io::Errno| BrokerError::System(resource, error.into());
         let poll = epoll::create(CreateFlags::CLOEXEC).map_err(system("descriptor"))?;
         let uid = own_uid();
-        let users = Users::new(uid, &options.allow, bounds());
+        let users = Users::new(uid, &options.allow, [bounds(), options.bounds.clone()].concat());
         let acceptor = Acceptor::new(options.patience);
         let mut state = State {
             options: options.clone(),
@@ -141,6 +152,8 @@ impl State {
             acceptor: acceptor.map_err(|error| BrokerError::System("descriptor", error))?,
             poll,
             stop,
+            fresh_nic,
+            lent_nic: None,
             notices: Notices::open(),
             addresses: Vec::new(),
             clients: Clients::new(),
@@ -156,6 +169,7 @@ impl State {
             idle: Some(Instant::now()),
         };
         watch(&state.poll, &state.stop.as_fd(), Source::Stop).map_err(system("descriptor"))?;
+        watch(&state.poll, &state.fresh_nic.as_fd(), Source::LentNic).map_err(system("descriptor"))?;
         watch(&state.poll, &state.acceptor, Source::Arrivals).map_err(system("descriptor"))?;
         if let Some(notices) = &state.notices {
             watch(&state.poll, notices, Source::Notices).map_err(system("descriptor"))?;
@@ -187,7 +201,9 @@ impl State {
                 let data = event.data;
                 match Source::of(data) {
                     Source::Stop => return,
-                    Source::Listener(address) => self.accept(address),
+                    Source::Listener(address) => self.accept(Some(address)),
+                    Source::NicListener => self.accept(None),
+                    Source::LentNic => self.begin_lending(),
                     Source::Arrivals => self.begin_arrivals(),
                     Source::Connection(number) => self.answer(number),
                     Source::Process(number) => self.hang_up(number),
@@ -225,8 +241,14 @@ impl State {
         Some(wait.map(|wait| wait + Duration::from_millis(1)))
     }
 
-    fn accept(&mut self, address: usize) {
-        let State { acceptor, addresses, options, users, uid, .. } = self;
+    /// Accepts connections at an address, or, without one, at the socket of the lent NIC.
+    fn accept(&mut self, address: Option<usize>) {
+        let State { acceptor, addresses, lent_nic, options, users, uid, .. } = self;
+        let listener = match address {
+            Some(place) => addresses.get(place).map(|address| &address.listener),
+            None => lent_nic.as_ref().map(|nic| &nic.listener),
+        };
+        let Some(listener) = listener else { return };
         let admit = |peer: &PeerCredentials| {
             if options.alone && !peer.is_this_process() {
                 return Err(format!(
@@ -236,7 +258,7 @@ impl State {
             }
             users.admit(peer).ok_or_else(|| not_admitted(*uid, peer.uid))
         };
-        if let Err(error) = acceptor.accept(&addresses[address].listener, admit) {
+        if let Err(error) = acceptor.accept(listener, admit) {
             // Most likely there are no descriptors left. The connection waits in the listener, and the pause
             // is short for all others.
             tracing::warn!("a program waits for the broker: {error}");
@@ -254,6 +276,14 @@ impl State {
         claim(user, kind, amount)
     }
 
+    fn begin_lending(&mut self) {
+        let Some(nic) = self.fresh_nic.take() else { return };
+        if let Err(error) = watch(&self.poll, &nic.listener, Source::NicListener) {
+            tracing::error!("programs find the lent NIC at the address only: {error}");
+        }
+        self.lent_nic = Some(nic);
+    }
+
     /// Begins to serve connections whose first messages have arrived.
     fn begin_arrivals(&mut self) {
         for _ in 0..TURN {
@@ -264,6 +294,13 @@ impl State {
 
     /// Adds a connection and answers its first request, or refuses it.
     fn welcome(&mut self, arrival: Arrival) {
+        let arrival = match &self.lent_nic {
+            Some(nic) => match nic.daemon.serve(arrival) {
+                Ok(()) => return,
+                Err(arrival) => arrival,
+            },
+            None => arrival,
+        };
         let Some(request) = Request::parse(&arrival.message).filter(Request::is_first) else {
             return self.refuse(&arrival.socket, NONSENSE.to_owned());
         };
@@ -673,6 +710,8 @@ mod tests {
             Source::Introductions(8),
             Source::Notices,
             Source::Arrivals,
+            Source::NicListener,
+            Source::LentNic,
         ] {
             assert_eq!(Source::of(source.data()), source);
         }

@@ -9,6 +9,7 @@ mod gids;
 mod guests;
 mod namespaces;
 mod neighbours;
+mod nic_server;
 mod own;
 mod port_events;
 mod program;

@@ -69,10 +69,14 @@ impl Attachment {
     }
 }
 
-/// Connects to the daemon that listens at `path`.
+/// Connects to the daemon that listens at `path`. A path that begins with `@` is an abstract name.
 pub(super) fn connect(path: &Path) -> Result<PacketSocket, OpenError> {
     let socket_path = path.display();
-    PacketSocket::connect(path, ATTACHING).map_err(|error| {
+    let connected = match path.to_str().and_then(|path| path.strip_prefix('@')) {
+        Some(name) => PacketSocket::connect_abstract(name, ATTACHING),
+        None => PacketSocket::connect(path, ATTACHING),
+    };
+    connected.map_err(|error| {
         OpenError::Port(match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
                 format!(

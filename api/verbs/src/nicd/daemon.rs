@@ -1,7 +1,7 @@
 //! The daemon: admitting programs, serving their requests, and ending their tenants.
 
 use remora_host::acceptor::{Acceptor, Arrival};
-use remora_host::packet::{FoundBy, PacketListener, PacketSocket, PeerCredentials};
+use remora_host::packet::{FoundBy, PacketListener, PacketSocket, PeerCredentials, own_uid};
 use remora_host::{Adapter, OpenError, Signal, metrics::Family, wait_any, wait_either, wait_readable};
 use remora_memory::ForkMark;
 use remora_port::user;
@@ -13,13 +13,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::message::{MAX_PACKET, Reply, Request, TenantFacts, VERSION, wipe};
+use super::message::{MAGIC, MAX_PACKET, Reply, Request, TenantFacts, VERSION, wipe};
 use super::options::Options;
 use super::rma::RmaService;
 use super::tenant::{EventRoutes, Program, ReplyResult, Shared, Tenant, begin};
 use super::users::{Amounts, Claim, Resource, User, Users, bounds};
 use crate::rma::RmaOptions;
-use crate::{Context, Device, PortFacts};
+use crate::{Context, Counters, Device, PortFacts};
 
 /// Time limit for a new program to send its first message, and for every program to receive a reply.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -61,13 +61,14 @@ struct DaemonState {
     context: Context,
     rma: Arc<RmaService>,
     events: Arc<EventRoutes>,
-    users: Arc<Users>,
     options: Options,
     uid: u32,
     register: Mutex<Register>,
     changed: Condvar,
     stop: Signal<()>,
     stopped: AtomicBool,
+    /// The number of the next connection.
+    next: AtomicU64,
     refused: AtomicU64,
 }
 
@@ -90,23 +91,25 @@ impl Daemon {
     /// # Errors
     /// [`OpenError`], whose text says in one line what is wrong and how to put it right.
     pub fn open(device: &Device, socket: &Path, options: &Options) -> Result<Daemon, OpenError> {
-        let config = device.of_daemon();
-        let adapter = Adapter::open(&config)?;
-        let listener = PacketListener::bind(socket, !options.allow.is_empty()).map_err(|error| {
-            let path = socket.display();
-            OpenError::Port(match error.kind() {
-                std::io::ErrorKind::AddrInUse => {
-                    format!(
-                        "{path} is taken: a daemon listens there, or it is no socket; choose another --socket"
-                    )
-                }
-                std::io::ErrorKind::NotFound => {
-                    format!("{path}: there is no such folder; make it, or choose another --socket")
-                }
-                _ => format!("listening at {path}: {error}"),
-            })
-        })?;
-        let context = Context::new(adapter);
+        let users = Users::new(own_uid(), &options.allow, bounds(device, options));
+        let mut daemon = Daemon::lend(device, options)?;
+        let listener = listen(socket, !options.allow.is_empty())?;
+        let state = Arc::clone(&daemon.state);
+        let mut acceptor = Acceptor::new(PATIENCE)?;
+        let thread = std::thread::Builder::new()
+            .name("remora-nicd".to_owned())
+            .spawn(move || state.accept_all(&users, &listener, &mut acceptor))?;
+        daemon.acceptor = Some(thread);
+        Ok(daemon)
+    }
+
+    /// Opens the NIC like [`open`](Daemon::open), without a socket: another service of the process accepts
+    /// the programs, and hands them over by [`serve`](Daemon::serve).
+    ///
+    /// # Errors
+    /// [`OpenError`], whose text says in one line what is wrong and how to put it right.
+    pub fn lend(device: &Device, options: &Options) -> Result<Daemon, OpenError> {
+        let context = Context::new(Adapter::open(&device.of_daemon())?);
         let events = Arc::new(EventRoutes::default());
         for engine in context.own_engines() {
             let routes = Arc::clone(&events);
@@ -116,31 +119,43 @@ impl Daemon {
         let regions = options.rma_regions;
         let rma = RmaOptions { settings, regions, ..RmaOptions::default() };
         let rma = Arc::new(RmaService::new(&context, rma));
-        let uid = remora_host::packet::own_uid();
         let state = Arc::new(DaemonState {
             context,
             rma,
             events,
-            users: Users::new(uid, &options.allow, bounds(options, &config)),
             options: options.clone(),
-            uid,
+            uid: own_uid(),
             register: Mutex::default(),
             changed: Condvar::new(),
             stop: Signal::new(1)?,
             stopped: AtomicBool::new(false),
+            next: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         });
-        let accepting = Arc::clone(&state);
-        let mut acceptor = Acceptor::new(PATIENCE)?;
-        let thread = std::thread::Builder::new()
-            .name("remora-nicd".to_owned())
-            .spawn(move || accepting.accept_all(&listener, &mut acceptor))?;
-        Ok(Daemon { state, acceptor: Some(thread), fork: ForkMark::get() })
+        Ok(Daemon { state, acceptor: None, fork: ForkMark::get() })
+    }
+
+    /// Serves a program whose first message asks for the NIC, on a thread of its own.
+    ///
+    /// # Errors
+    /// Returns an arrival whose first message is for another service.
+    pub fn serve(&self, arrival: Arrival) -> Result<(), Arrival> {
+        // The place of these bytes does not depend on the version of the messages.
+        if arrival.message.get(1..1 + MAGIC.len()) == Some(&MAGIC[..]) {
+            self.state.begin(arrival);
+            return Ok(());
+        }
+        Err(arrival)
     }
 
     /// The kind, address and path MTU of the daemon's port.
     pub fn port(&self) -> PortFacts {
         self.state.context.port()
+    }
+
+    /// The counters of the daemon's NIC.
+    pub fn counters(&self) -> Counters {
+        self.state.context.counters()
     }
 
     /// All counters of the daemon's NIC, as metrics for Prometheus.
@@ -210,6 +225,27 @@ impl Drop for Daemon {
     }
 }
 
+/// Listens at a path, for this user only or for all users.
+///
+/// # Errors
+/// [`OpenError`], whose text says in one line what is wrong and how to put it right.
+pub fn listen(socket: &Path, everybody: bool) -> Result<PacketListener, OpenError> {
+    PacketListener::bind(socket, everybody).map_err(|error| {
+        let path = socket.display();
+        OpenError::Port(match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                format!(
+                    "{path} is taken: a daemon listens there, or it is no socket; choose another --socket"
+                )
+            }
+            std::io::ErrorKind::NotFound => {
+                format!("{path}: there is no such folder; make it, or choose another --socket")
+            }
+            _ => format!("listening at {path}: {error}"),
+        })
+    })
+}
+
 fn lock(tenant: &Shared) -> MutexGuard<'_, Tenant> {
     tenant.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -219,9 +255,8 @@ impl DaemonState {
         self.register.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn accept_all(self: &Arc<Self>, listener: &PacketListener, acceptor: &mut Acceptor) {
-        let admit = |peer: &PeerCredentials| self.users.admit(peer).ok_or_else(|| not_admitted(peer.uid));
-        let mut serial = 0;
+    fn accept_all(self: &Arc<Self>, users: &Arc<Users>, listener: &PacketListener, acceptor: &mut Acceptor) {
+        let admit = |peer: &PeerCredentials| users.admit(peer).ok_or_else(|| not_admitted(peer.uid));
         while !self.stopped.load(Ordering::Acquire) {
             let rest = acceptor.rest().unwrap_or(IDLE);
             // Most likely there are no descriptors left, and trying without a pause would not free any.
@@ -231,14 +266,14 @@ impl DaemonState {
             acceptor.accept(listener, admit).unwrap_or_else(pause);
             self.refused.fetch_add(acceptor.refused() - refused, Ordering::Relaxed);
             while let Some(arrival) = acceptor.next_arrival() {
-                serial += 1;
-                self.begin(serial, arrival);
+                self.begin(arrival);
             }
         }
     }
 
     /// Starts the thread that serves a program.
-    fn begin(self: &Arc<Self>, serial: u64, arrival: Arrival) {
+    fn begin(self: &Arc<Self>, arrival: Arrival) {
+        let serial = self.next.fetch_add(1, Ordering::Relaxed);
         let mut register = self.register();
         register.threads.retain(|_, thread| !thread.is_finished());
         let Ok(handle) = arrival.socket.try_clone() else { return };

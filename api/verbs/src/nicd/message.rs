@@ -28,7 +28,7 @@ const MAX_LINK_NAME: usize = 108;
 /// Bytes of the text of a refusal at most.
 const MAX_WORDS: usize = 1024;
 /// First bytes of the first packet, behind its kind.
-const MAGIC: [u8; 8] = *b"RemoraNd";
+pub(super) const MAGIC: [u8; 8] = *b"RemoraNd";
 
 sent_as! {
     first: u16 as ([u8; 8], [u8; 2]), |version| (MAGIC, version.to_le_bytes()),

@@ -4,9 +4,11 @@ use remora_host::users::Bound;
 pub(super) use remora_host::users::{Amounts, Claim, Resource, User, Users};
 
 use super::options::Options;
+use crate::Device;
 
-/// The limits of all kinds of objects of a lent NIC.
-pub(super) fn bounds(options: &Options, config: &remora_host::Config) -> Vec<Bound> {
+/// Returns the limits of all kinds of objects that a daemon lends.
+pub fn bounds(device: &Device, options: &Options) -> Vec<Bound> {
+    let config = device.of_daemon();
     let limits = &options.limits;
     let nic = &config.nic;
     let bound = |kind, noun, option: &str, of_a_user: usize| {
@@ -58,13 +60,11 @@ pub(super) fn bounds(options: &Options, config: &remora_host::Config) -> Vec<Bou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Device;
 
     #[test]
     fn three_users_each_hold_all_that_a_user_may_by_default() {
         let users = [1000, 1001, 1002];
-        let ledger =
-            Users::new(users[0], &users[1..], bounds(&Options::default(), &Device::shm().of_daemon()));
+        let ledger = Users::new(users[0], &users[1..], bounds(&Device::shm(), &Options::default()));
         let limits = [
             (Resource::Greeting, 64),
             (Resource::Attachment, 64),

@@ -1,9 +1,12 @@
-//! The part of `remora doctor` about the broker of an address.
+//! The part of `remora doctor` about the daemon: the address that it shares, and the NIC that it lends.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use remora_broker::client::{ClientError, Options, Report, report};
+use remora_broker::client::{self, ClientError, Options, Report, report};
+use remora_options::device::LentArgs;
 use remora_verbs::doctor::{Finding, Verdict};
+use remora_verbs::nicd::{self, TenantFacts};
 
 /// Adds findings about the broker of `address`, its GIDs and its QP number ranges. A UDP port that this
 /// broker occupies is reported as good.
@@ -33,6 +36,36 @@ pub(crate) fn examine(address: SocketAddr, findings: &mut Vec<Finding>) {
         }],
     };
     findings.extend(of_broker);
+    findings.extend(lent_nic(address));
+}
+
+/// Findings about the NIC that the daemon of `address` lends, or else the daemon at the default socket: what
+/// each user keeps on it. Empty without such a daemon.
+fn lent_nic(address: SocketAddr) -> Vec<Finding> {
+    let good = |what, found| Finding { what, verdict: Verdict::Good, found, mend: "" };
+    let mut sockets = [client::socket_name(address), LentArgs::default_socket()].into_iter();
+    let Some((path, tenants)) = sockets.find_map(|path| Some((path.clone(), nicd::tenants(&path).ok()?)))
+    else {
+        return Vec::new();
+    };
+    let mut users: BTreeMap<u32, Vec<TenantFacts>> = BTreeMap::new();
+    let lent = good("lent NIC", format!("lent at {}; tenants: {}", path.display(), tenants.len()));
+    for tenant in tenants {
+        users.entry(tenant.uid).or_default().push(tenant);
+    }
+    let of_user = |(uid, tenants): (&u32, &Vec<TenantFacts>)| {
+        let kept = tenants.iter().filter(|tenant| !tenant.attached).count();
+        let pairs: usize = tenants.iter().map(|tenant| tenant.pairs).sum();
+        let bytes: u64 = tenants.iter().map(|tenant| tenant.bytes).sum();
+        let count = tenants.len();
+        good(
+            "NIC tenants",
+            format!(
+                "user {uid}: tenants: {count} ({kept} without a program), queue pairs: {pairs}, bytes: {bytes}"
+            ),
+        )
+    };
+    std::iter::once(lent).chain(users.iter().map(of_user)).collect()
 }
 
 fn of_report(report: &Report) -> Vec<Finding> {

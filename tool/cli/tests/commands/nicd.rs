@@ -53,6 +53,35 @@ fn kept_tenants_are_listed_and_ended_by_command() {
 }
 
 #[test]
+fn one_daemon_shares_an_address_and_lends_a_nic_and_the_doctor_shows_both() {
+    let address = "127.93.8.1";
+    let lender = Lender::start("share", &["--share", "--port", "udp", "--address", address]);
+    remora(&["broker", "--address", address]).one_line("a broker has 127.93.8.1 already");
+    let name = format!("@remora-broker/{address}:4791");
+    let context = remora_verbs::Device::nicd(&name).keep("store").open().expect("an attachment");
+    let domain = context.alloc_pd().expect("a domain");
+    let _region = domain.allocate(4096, remora_verbs::Access::LOCAL_WRITE).expect("a region");
+    let out = remora(&["nic", "tenants", "--socket", lender.at(), "--json"]).good();
+    assert_eq!(remora(&["nic", "tenants", "--socket", &name, "--json"]).good(), out);
+    let out = remora(&["doctor", "--address", address, "--json"]).out;
+    let findings: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let found = |what: &str| {
+        let finding = findings.iter().find(|finding| finding["what"] == what);
+        finding.unwrap_or_else(|| panic!("no {what}: {out}"))["found"].as_str().expect("a text").to_owned()
+    };
+    let lent =
+        format!("user {} shares {address}; 1 of 127 QPN ranges lent", rustix::process::getuid().as_raw());
+    assert!(found("broker").contains(&lent), "{out}");
+    assert_eq!(found("lent NIC"), format!("lent at {name}; tenants: 1"));
+    assert!(
+        found("NIC tenants").contains("tenants: 1 (0 without a program), queue pairs: 0, bytes: 4096"),
+        "{out}"
+    );
+    drop(context);
+    remora(&["serve", "nic", "--share"]).one_line("--share is for port udp");
+}
+
+#[test]
 fn what_is_wrong_with_a_daemon_is_told_in_a_line() {
     let lender = Lender::start("wrong", &[]);
     remora(&["nicd", "--socket", lender.at()]).one_line("choose another --socket");
