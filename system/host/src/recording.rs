@@ -44,5 +44,5 @@ pub const MAGIC: &str = "remora recording 1: without payloads, operands of atomi
 /// Default limit of a recording's size in bytes.
 pub const RECORD_LIMIT: u64 = 1 << 30;
 
-/// Maximum length of an event in a file, in bytes.
-pub(crate) const MAX_EVENT: usize = 1 << 20;
+/// Maximum length of an event in a file, in bytes: all slots of the longest queue, and more.
+pub(crate) const MAX_EVENT: usize = 1 << 27;

@@ -120,8 +120,8 @@ fn next<T: DeserializeOwned>(file: &mut impl Read, body: &mut Vec<u8>) -> io::Re
         return Ok(Next::Wrong);
     }
     body.clear();
-    body.resize(len as usize, 0);
-    if fill(file, body)? != body.len() {
+    // A wrong length takes no more memory than the file has bytes.
+    if file.take(len.into()).read_to_end(body)? != len as usize {
         return Ok(Next::Cut);
     }
     if crc32fast::hash(body) != sum {
@@ -145,4 +145,34 @@ fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::Limits;
+    use super::super::log::append;
+    use super::*;
+    use crate::port_kind::PortKind;
+
+    #[test]
+    fn an_event_with_the_slots_of_a_long_queue_is_read_back() {
+        let header = Header {
+            version: String::new(),
+            port: PortKind::Udp,
+            endpoint: remora_port::Endpoint::default(),
+            nic: remora_nic::Config::default(),
+            memory: Limits { regions: 1, windows: 1, ranges: 1 },
+        };
+        let posted = Event::Posted { ring: 0, produced: 1 << 15, first: 0, slots: vec![7; 64 << 15] };
+        let mut file = MAGIC.as_bytes().to_vec();
+        append(&mut file, &header);
+        append(&mut file, &posted);
+        let mut reader = Reader::new(&file[..]).unwrap();
+        assert_eq!(reader.header(), &header);
+        assert_eq!(reader.read().unwrap(), Some(posted));
+        assert_eq!(reader.read().unwrap(), None);
+        let cut = file.len() - 1;
+        let mut reader = Reader::new(&file[..cut]).unwrap();
+        assert!(matches!(reader.read(), Err(ReplayError::Cut(1))));
+    }
 }

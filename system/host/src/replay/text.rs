@@ -12,7 +12,7 @@ pub(super) fn frame(start: Start, frame: &Abridged) -> String {
     let described = with_packet(start, frame, |view| {
         let psn = view.bth.psn().get();
         let payload = view.payload.len();
-        let ack = view.aeth().map_or(String::new(), |aeth| format!(", {:?} MSN {}", aeth.syndrome, aeth.msn));
+        let ack = view.aeth().map_or(String::new(), |aeth| format!(", {} MSN {}", aeth.syndrome, aeth.msn));
         let qp = view.bth.dest_qp();
         format!("{} PSN {psn}, {payload} bytes of payload{ack}, for queue pair {qp}", view.bth.opcode())
     });
