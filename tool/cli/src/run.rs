@@ -141,18 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         })?;
         command.env(FAULT, std::path::absolute(path)?);
     }
-    if let Some(path) = &args.capture {
-        command.env(CAPTURE, std::path::absolute(path)?);
-    }
-    if let Some(bytes) = args.capture_limit {
-        command.env(CAPTURE_LIMIT, bytes.to_string());
-    }
-    if let Some(path) = &args.record {
-        command.env(RECORD, std::path::absolute(path)?);
-    }
-    if let Some(bytes) = args.record_limit {
-        command.env(RECORD_LIMIT, bytes.to_string());
-    }
+    observe(&mut command, args)?;
     match alone {
         true => command.env(ALONE, "1"),
         false => command.env_remove(ALONE),
@@ -164,6 +153,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     drop(link);
     if !status.success() {
         std::process::exit(capture::code(status));
+    }
+    Ok(())
+}
+
+/// Sets the variables of a capture and of a recording.
+fn observe(command: &mut Command, args: &Args) -> Result<()> {
+    if let Some(path) = &args.capture {
+        command.env(CAPTURE, std::path::absolute(path)?);
+    }
+    if let Some(bytes) = args.capture_limit {
+        command.env(CAPTURE_LIMIT, bytes.to_string());
+    }
+    if let Some(path) = &args.record {
+        command.env(RECORD, std::path::absolute(path)?);
+    }
+    if let Some(bytes) = args.record_limit {
+        command.env(RECORD_LIMIT, bytes.to_string());
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ fn recording() -> Vec<u8> {
     let mut cq = context.create_cq(8).expect("a queue");
     let pair = || domain.create_qp(&cq, &cq, &QpOptions::default()).expect("a queue pair");
     let (mut one, _other) = QueuePair::connect_pair(pair(), pair()).expect("a connection");
-    one.post_send(&work::nop(7)).expect("room");
+    one.post_send(&work::nop(7)).expect("space");
     cq.wait(&mut [EMPTY; 1], std::time::Duration::from_secs(60)).expect("a completion");
     drop((one, _other, domain, cq, context));
     std::fs::read(file.path()).expect("a recording")
