@@ -11,6 +11,7 @@ mod dissector;
 mod every_verb;
 mod gsi;
 mod handshakes;
+mod lent_conformance;
 mod limits;
 mod multicast;
 mod namespaces;

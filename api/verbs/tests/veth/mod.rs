@@ -68,10 +68,15 @@ impl Veth {
         command
     }
 
+    /// Moves the calling thread to namespace `side`.
+    pub(crate) fn enter(&self, side: usize) {
+        self.spaces[side].enter().unwrap_or_else(|error| panic!("{error}"));
+    }
+
     /// Opens a device in namespace `side`. The calling thread stays there; the device can be used from any
     /// thread.
     pub(crate) fn open(&self, side: usize, device: &Device) -> Context {
-        self.spaces[side].enter().unwrap_or_else(|error| panic!("{error}"));
+        self.enter(side);
         device.open().unwrap_or_else(|error| panic!("{error}"))
     }
 }
