@@ -1,5 +1,6 @@
 """Programs of the NIC daemon that write their own packets (api/verbs/src/nicd/message.rs)."""
 
+import fcntl
 import os
 import socket
 import struct
@@ -7,61 +8,88 @@ import struct
 from .postcard import number, numbers
 
 MAGIC = b"RemoraNd"
-VERSION = 6
+VERSION = 7
 # Kinds of requests and replies.
-ALLOC_DOMAIN, ATTACH, ALLOCATE, CREATE_CQ, CREATE_QP = 0, 1, 7, 11, 12
-REFUSED = 1
+ATTACH, HAND_RING, EXECUTE, TABLE = 0, 3, 5, 6
+REFUSED, NUMBER, EXECUTED, REFUSED_BY_NIC = 1, 3, 8, 9
+# Commands of the memory table, and of the NIC.
+ALLOC_DOMAIN, REGISTER = 0, 2
+CREATE_CQ, CREATE_QP = 0, 5
 # A protection domain.
-DOMAIN = bytes([ALLOC_DOMAIN])
+DOMAIN = bytes([TABLE, ALLOC_DOMAIN])
+SLOT = 64
 
 
 def text(value):
     return struct.pack("<H", len(value)) + value
 
 
-def region(domain, size):
-    """A region of so many bytes, with local writes, without a name."""
-    return numbers(ALLOCATE, domain, size, 1) + text(b"")
-
-
-def queue(depth):
-    """A completion queue."""
-    return numbers(CREATE_CQ, depth, 0, 7, 0)
-
-
-def pair(domain, cq):
-    """A reliable connection with 16 work requests in each queue."""
-    sizes = numbers(16, 16, 1, 1, 0, 0, 1, 1024)
-    flags = bytes([4, 4, 14, 7, 7, 12, 0, 0, 0])
-    private_data, seconds, nanoseconds, lasting, qkey, fetching = 0, 1, 0, 0, 0, 0
-    rest = numbers(private_data, seconds, nanoseconds, lasting, qkey, fetching)
-    return numbers(CREATE_QP, domain, cq, cq, 0) + sizes + flags + rest
+def memory(size):
+    """Memory that cannot shrink, as a descriptor."""
+    descriptor = os.memfd_create("abuse", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+    return descriptor
 
 
 class Program:
-    """An attachment. Descriptors of replies are closed: the memory stays the daemon's."""
+    """An attachment. Descriptors of replies are closed: they belong to the daemon."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(20)
         self.socket.connect(path)
 
-    def exchange(self, request):
+    def exchange(self, request, descriptors=()):
         """The packet of the reply."""
-        self.socket.send(request)
+        socket.send_fds(self.socket, [request], list(descriptors))
         try:
-            packet, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 8)
+            packet, given, _, _ = socket.recv_fds(self.socket, 4096, 8)
         except ConnectionResetError:
             # A daemon that refuses hangs up: its reply is still there.
-            packet, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 8)
-        for descriptor in descriptors:
+            packet, given, _, _ = socket.recv_fds(self.socket, 4096, 8)
+        for descriptor in given:
             os.close(descriptor)
         return packet
 
-    def ask(self, request):
+    def ask(self, request, descriptors=()):
         """The number in the reply; None: it was refused."""
-        packet = self.exchange(request)
-        return None if packet[0] == REFUSED else number(packet, 1)
+        packet = self.exchange(request, descriptors)
+        if packet[0] in (REFUSED, REFUSED_BY_NIC):
+            return None
+        # The reply to a command has a kind of its own before the number.
+        return number(packet, 2 if packet[0] == EXECUTED else 1)
+
+    def region(self, domain, size):
+        """A region of so many bytes, with local writes. The program keeps no descriptor of its memory."""
+        descriptor = memory(size)
+        ranges = numbers(1, 0, 0, size, 1 << 40)
+        key = self.ask(bytes([TABLE, REGISTER]) + numbers(domain, 1) + ranges, [descriptor])
+        os.close(descriptor)
+        return key
+
+    def ring(self, slots):
+        """The number of the memory of a queue: one slot of indices, and a power of two of slots."""
+        descriptor = memory((1 + slots) * SLOT)
+        part = self.ask(bytes([HAND_RING]), [descriptor])
+        os.close(descriptor)
+        return part
+
+    def queue(self, depth):
+        """A completion queue."""
+        part = self.ring(depth)
+        return None if part is None else self.ask(numbers(EXECUTE, CREATE_CQ, part, 0, 0))
+
+    def pair(self, domain, cq):
+        """A reliable connection with 64 slots in each queue."""
+        send, receive = self.ring(64), self.ring(64)
+        if send is None or receive is None:
+            return None
+        service, own, max_sge, signal_all, fetching = 0, 0, 1, 0, 0
+        receives = numbers(own, receive, max_sge)
+        return self.ask(
+            numbers(EXECUTE, CREATE_QP, service, domain, send) + receives + numbers(cq, cq, signal_all, fetching)
+        )
 
     def end(self):
         self.socket.close()

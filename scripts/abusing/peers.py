@@ -214,15 +214,20 @@ def tenant(path, over):
     got += len(programs)
     first = programs[0]
     domain = first.ask(lent.DOMAIN)
-    queue = first.ask(lent.queue(16))
-    asked = [lent.region(domain, 16 << 20), lent.queue(16), lent.pair(domain, queue), lent.DOMAIN]
-    for request in asked:
-        while first.ask(request) is not None:
+    queue = first.queue(16)
+    takes = [
+        lambda: first.region(domain, 16 << 20),
+        lambda: first.queue(16),
+        lambda: first.pair(domain, queue),
+        lambda: first.ask(lent.DOMAIN),
+    ]
+    for take in takes:
+        while take() is not None:
             got += 1
     say_ready()
     while not over():
-        for request in asked:
-            refused += first.ask(request) is None
+        for take in takes:
+            refused += take() is None
         program, _ = lent.attach(path, "")
         refused += program is None
         time.sleep(0.025)

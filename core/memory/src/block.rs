@@ -173,7 +173,7 @@ pub(crate) mod mapped {
         if made { share(fd, len) } else { Err(last_error()) }
     }
 
-    pub(crate) fn from_memfd(fd: OwnedFd) -> Result<Block, Error> {
+    pub(crate) fn from_memfd(fd: OwnedFd, expected: Option<usize>) -> Result<Block, Error> {
         // SAFETY: fstat fills the struct that it is given; zero is a value of it.
         let (status, stat) = unsafe {
             let mut stat: libc::stat = std::mem::zeroed();
@@ -185,7 +185,8 @@ pub(crate) mod mapped {
         // SAFETY: our descriptor.
         let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
         let len = usize::try_from(stat.st_size).map_err(|_| Error::Invalid)?;
-        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 || len == 0 {
+        let expected = expected.is_none_or(|expected| expected == len);
+        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 || len == 0 || !expected {
             return Err(Error::Invalid);
         }
         share(fd, len)

@@ -79,7 +79,17 @@ impl Bytes {
     /// by truncating it); `Os` if the system refuses.
     #[cfg(all(target_os = "linux", not(miri)))]
     pub fn from_memfd(fd: std::os::fd::OwnedFd) -> Result<Bytes, Error> {
-        crate::block::mapped::from_memfd(fd).map(Bytes::from_block)
+        crate::block::mapped::from_memfd(fd, None).map(Bytes::from_block)
+    }
+
+    /// Like [`from_memfd`](Bytes::from_memfd), if the memory has exactly `len` bytes: another process may make
+    /// it grow at any time, and all its pages are allocated here.
+    ///
+    /// # Errors
+    /// `Invalid` also if the memory has another length.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub fn from_memfd_of(fd: std::os::fd::OwnedFd, len: usize) -> Result<Bytes, Error> {
+        crate::block::mapped::from_memfd(fd, Some(len)).map(Bytes::from_block)
     }
 
     /// Returns the descriptor; `None` unless the block is a memfd.

@@ -57,6 +57,8 @@ pub enum Resource {
     AddressHandle,
     /// Memory windows.
     Window,
+    /// Queue pairs attached to multicast groups.
+    GroupMember,
     /// Users of the port's peers.
     Peer,
     /// Command portals of 1RMA.

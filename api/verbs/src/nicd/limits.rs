@@ -18,6 +18,8 @@ pub struct Limits {
     pub handles: usize,
     /// The number of memory windows.
     pub windows: usize,
+    /// The number of queue pairs that are attached to multicast groups.
+    pub group_members: usize,
     /// StRoM kernels. The NIC has 32 for all users.
     pub kernels: usize,
     /// Free lists of PRISM. The NIC has 256 for all users.
@@ -46,6 +48,7 @@ impl Default for Limits {
             pairs: 1024,
             handles: 1024,
             windows: 4096,
+            group_members: 64,
             kernels: 8,
             free_lists: 64,
             bytes: 4 << 30,

@@ -212,6 +212,8 @@ pub(crate) enum Request {
     LoopBack,
     /// Offers a link to one other engine. The reply is the link's name.
     OfferLink,
+    /// Withdraws an offered link that is not given.
+    WithdrawLink(u32),
     ReleasePeer(Peer),
     Long(LongRequest),
     JoinGroup {

@@ -13,7 +13,7 @@ mod rma;
 use remora_host::packet::PacketSocket;
 use remora_host::{Channel, Doorbells, Engine, connect::Uplink};
 use remora_memory::{Bytes, Pd, Table};
-use remora_nic::{ObjectName, Ring};
+use remora_nic::ObjectName;
 use remora_wire::frame::{Endpoint, Peer};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use events::EventOwner;
 pub(super) use events::EventRoutes;
-use lent_memory::LentMemory;
+use lent_memory::{LentMemories, LentMemory};
 pub(super) use links::begin;
 use links::{HeldPeers, Offer};
 use memory::{Domain, Region};
@@ -42,14 +42,15 @@ struct Held {
     name: ObjectName,
     /// The memory of its queues.
     memory: Vec<LentMemory>,
-    _claims: Vec<Claim>,
+    claims: Vec<Claim>,
     /// The protection domain, which the object uses.
     domain: Option<Pd>,
     /// The index of its doorbell among those of the tenant.
     bell: Option<u32>,
     /// The peer in its address vector.
     peer: Option<Peer>,
-    groups: Vec<Endpoint>,
+    /// The multicast groups that it is attached to.
+    groups: Vec<(Endpoint, Claim)>,
     /// The facts that the program has stored with the object. An object without facts ends with the program.
     note: Option<Vec<u8>>,
     /// The TCP connection of a queue pair's set-up.
@@ -111,6 +112,7 @@ pub(crate) struct Tenant {
     events: Arc<EventOwner>,
     channels: BTreeMap<u32, LentChannel>,
     next_channel: u32,
+    memories: LentMemories,
     parts: Parts,
     offers: BTreeMap<u32, Offer>,
     peers: HeldPeers,
@@ -173,6 +175,7 @@ impl Tenant {
             events: EventOwner::new(routes),
             channels: BTreeMap::new(),
             next_channel: 1,
+            memories: LentMemories::default(),
             parts: Parts::default(),
             offers: BTreeMap::new(),
             peers: HeldPeers::default(),
@@ -216,6 +219,7 @@ impl Tenant {
         self.offers.clear();
         self.exposed.clear();
         self.end_objects(|held| held.note.is_some());
+        self.end_unlisted_memory();
         for held in self.objects.values() {
             if let ObjectName::Cq(cq) = held.name {
                 self.engine.hook(cq, None);
@@ -234,7 +238,7 @@ impl Tenant {
     /// The numbers of the tenant's objects. User, name and attachment are left for the caller to fill in.
     pub(crate) fn facts(&self) -> TenantFacts {
         let count = |is: fn(&ObjectName) -> bool| self.objects.values().filter(|held| is(&held.name)).count();
-        let objects = self.objects.values().flat_map(|held| &held._claims);
+        let objects = self.objects.values().flat_map(|held| &held.claims);
         TenantFacts {
             uid: 0,
             name: String::new(),
@@ -250,7 +254,7 @@ impl Tenant {
 
     /// Bytes claimed by the tenant.
     fn bytes(&self) -> u64 {
-        let objects = self.objects.values().flat_map(|held| &held._claims);
+        let objects = self.objects.values().flat_map(|held| &held.claims);
         let regions = self.regions.values().map(Region::claim);
         objects.chain(regions).map(|claim| claim.get(Resource::Byte)).sum()
     }
@@ -276,6 +280,10 @@ impl Tenant {
             Request::ReuseLink(id) => self.reuse_link(id),
             Request::LoopBack => self.loop_back(),
             Request::OfferLink => self.offer_link(),
+            Request::WithdrawLink(offer) => {
+                self.offers.remove(&offer).ok_or_else(|| unknown("offered link", offer))?;
+                done()
+            }
             Request::ReleasePeer(peer) => self.release_peer(peer).and_then(|()| done()),
             Request::JoinGroup { qp, group } => self.join(qp, group).and_then(|()| done()),
             Request::LeaveGroup { qp, group } => self.leave(qp, group).and_then(|()| done()),
@@ -357,7 +365,7 @@ impl Tenant {
         for name in ends {
             let groups = self.objects.get_mut(&place(name)).map(|held| std::mem::take(&mut held.groups));
             if let ObjectName::Qp(qp) = name {
-                for group in groups.unwrap_or_default() {
+                for (group, _claim) in groups.unwrap_or_default() {
                     let left = self.engine.detach_multicast(qp, group);
                     debug_assert!(left.is_ok(), "the queue pair is attached to the groups of its list");
                 }
@@ -378,12 +386,10 @@ fn bells(limits: &Limits) -> usize {
     limits.pairs.saturating_add(limits.rma_portals)
 }
 
-/// Maps memory of the program, which comes as a descriptor, for a queue.
-fn ring_of(descriptors: Vec<OwnedFd>) -> Result<Ring, String> {
-    let [memory] =
-        <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| "a queue needs one descriptor of memory")?;
-    Ring::new(Bytes::from_memfd(memory).map_err(words)?)
-        .ok_or_else(|| "no queue has so much memory".to_owned())
+/// The length of memory that a program sends. Nothing of it is mapped yet.
+fn sent_len(memory: &OwnedFd) -> Result<u64, String> {
+    let status = rustix::fs::fstat(memory).map_err(words)?;
+    u64::try_from(status.st_size).map_err(words)
 }
 
 /// A tenant that several threads access.

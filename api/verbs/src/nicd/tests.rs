@@ -320,6 +320,7 @@ fn requests() -> Vec<Request> {
         Request::ReuseLink(EngineId(9)),
         Request::LoopBack,
         Request::OfferLink,
+        Request::WithdrawLink(3),
         Request::ReleasePeer(Peer(1)),
         Request::Long(LongRequest::Reach { address: 0, endpoint: ENDPOINT, patience }),
         Request::Long(LongRequest::TakeLink { from: peer, name: "no link".to_owned(), patience }),
@@ -634,6 +635,59 @@ fn nothing_of_another_program_can_be_named() {
     innocent.works();
 }
 
+/// The memory of a send queue is freed with the queue, and not with a code region over its slots.
+#[test]
+fn a_queue_outlives_the_code_region_over_its_slots() {
+    let lender = lender("code", &Options::default());
+    let context = lender.open();
+    let domain = context.alloc_pd().unwrap();
+    let mut cq = context.create_cq(16).unwrap();
+    let mut pair = domain.create_loopback(&cq, &cq, &QpOptions::default()).unwrap();
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let mut done = [EMPTY; 1];
+    for id in 0..3 {
+        let code = domain.register_ranges(&[pair.code()], rights).unwrap();
+        pair.post_send(&work::nop(id)).unwrap();
+        cq.wait(&mut done, LONG).unwrap();
+        assert_eq!((done[0].id, done[0].status), (id, Status::Success));
+        drop(code);
+    }
+    assert_eq!(lender.daemon.tenants()[0].regions, 0);
+}
+
+/// Memory over the limit of the user is refused before its pages are allocated, however much of it a hole is.
+#[test]
+fn memory_over_the_limit_is_not_populated() {
+    let limits = Limits { bytes: 1 << 20, ..Limits::default() };
+    let lender = lender("sparse", &Options { limits, ..Options::default() });
+    let raw = lender.raw();
+    let domain = raw.domain();
+    let sparse = rustix::fs::memfd_create("sparse", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&sparse, 1 << 40).unwrap();
+    rustix::fs::fcntl_add_seals(&sparse, rustix::fs::SealFlags::SHRINK).unwrap();
+    let sent = [sparse.as_fd()];
+    refused(raw.ask_with(&register(domain, &[range(64)]), &sent).0, "--memory");
+    refused(raw.ask_with(&Request::HandRing, &sent).0, "--memory");
+    assert_eq!(rustix::fs::fstat(&sparse).unwrap().st_blocks, 0);
+}
+
+/// A link that is offered and not given takes a place of those being set up until it is withdrawn.
+#[test]
+fn offered_links_count_until_they_are_withdrawn() {
+    let limits = Limits { negotiations: 2, ..Limits::default() };
+    let lender = lender("offers", &Options { limits, ..Options::default() });
+    let raw = lender.raw();
+    let offer = |raw: &Raw| match raw.ask(&Request::OfferLink) {
+        Reply::Link { offer, .. } => offer,
+        reply => panic!("{reply:?}"),
+    };
+    let offers = [offer(&raw), offer(&raw)];
+    raw.refuses(&Request::OfferLink, "3 connections being set up are over the 2");
+    assert_eq!(raw.ask(&Request::WithdrawLink(offers[0])), Reply::Done);
+    raw.refuses(&Request::WithdrawLink(offers[0]), "no offered link");
+    offer(&raw);
+}
+
 /// Ranges that leave the memory that came with them, memory that can shrink, and no memory at all are no region.
 #[test]
 fn a_region_lies_within_sealed_memory_of_the_program() {
@@ -745,6 +799,7 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
         pairs: 2,
         handles: 1,
         windows: 1,
+        group_members: 1,
         kernels: 1,
         free_lists: 1,
         bytes: 1 << 20,

@@ -43,6 +43,8 @@ pub fn bounds(device: &Device, options: &Options) -> Vec<Bound> {
             .places(nic.max_address_handles.into()),
         bound(Resource::Window, "memory windows", "", limits.windows)
             .places(config.memory.max_windows as u64),
+        bound(Resource::GroupMember, "memberships of multicast groups", "", limits.group_members)
+            .places(nic.max_groups.into()),
         bound(Resource::Peer, "users of peers", "", limits.peers()),
         bound(Resource::Portal, "command portals", "rma-portals", limits.rma_portals).places(slots),
         bound(Resource::Slot, "command slots", "rma-slots", limits.rma_slots).places(slots),

@@ -38,6 +38,14 @@ const DESCRIPTORS: usize = 3;
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
+/// First characters of the name of each listener; 32 hexadecimal digits follow.
+const PREFIX: &str = "remora-";
+
+fn is_link_name(name: &str) -> bool {
+    let digits = name.strip_prefix(PREFIX).unwrap_or_default();
+    digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
 /// The reason why a link could not be created.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
@@ -112,7 +120,7 @@ impl Listener {
     pub fn new(geometry: Geometry, admit: Admit) -> Result<Listener, SetupError> {
         let mut secret = [0u8; 16];
         rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
-        let name = format!("remora-{:032x}", u128::from_ne_bytes(secret));
+        let name = format!("{PREFIX}{:032x}", u128::from_ne_bytes(secret));
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
@@ -172,6 +180,10 @@ impl AsFd for Listener {
 /// Connects to the listener `name` and takes the link that it offers. Waits at most `timeout` (not zero)
 /// for each of the two steps.
 pub fn connect(name: &str, admit: Admit, timeout: Duration) -> Result<Link, SetupError> {
+    // A stranger's message may have the name, and other sockets are none of its business.
+    if !is_link_name(name) {
+        return Err(SetupError::BadOffer);
+    }
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(timeout))?;
@@ -368,6 +380,25 @@ mod tests {
             impossible[8..12].copy_from_slice(&errno.to_le_bytes());
             assert_eq!(parse_offer(&impossible), Err(SetupError::BadOffer));
         }
+    }
+
+    #[test]
+    fn only_names_of_links_are_connected_to() {
+        let name = format!("other-{:032x}", std::process::id());
+        let socket = net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )
+        .unwrap();
+        net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
+        net::listen(&socket, 1).unwrap();
+        let refused = connect(&name, Admit::SameUser, Duration::from_secs(9));
+        assert_eq!(refused.err(), Some(SetupError::BadOffer));
+        assert_eq!(net::accept(&socket).err(), Some(Errno::AGAIN), "nothing has connected");
+        assert!(is_link_name(Listener::new(super::super::DEFAULT_GEOMETRY, Admit::SameUser).unwrap().name()));
+        assert!(!is_link_name("remora-") && !is_link_name(""));
     }
 
     #[test]

@@ -82,7 +82,9 @@ impl Uplink for DaemonClient {
 
     fn offer_link(&self) -> Result<Box<dyn LinkOfferer + '_>, ConnectError> {
         match self.ask(&Request::OfferLink, &[]).map_err(failed)?.0 {
-            Reply::Link { name, offer } => Ok(Box::new(OfferedLink { daemon: self, name, offer })),
+            Reply::Link { name, offer } => {
+                Ok(Box::new(OfferedLink { daemon: self, name, offer: Some(offer) }))
+            }
             _ => Err(failed(NONSENSE)),
         }
     }
@@ -96,11 +98,20 @@ impl Uplink for DaemonClient {
     }
 }
 
-/// A link that the daemon offers to a peer.
+/// A link that the daemon offers to a peer. Dropping it withdraws the offer.
 struct OfferedLink<'a> {
     daemon: &'a DaemonClient,
     name: String,
-    offer: u32,
+    /// The number of the offer, until the link is given.
+    offer: Option<u32>,
+}
+
+impl Drop for OfferedLink<'_> {
+    fn drop(&mut self) {
+        if let Some(offer) = self.offer {
+            self.daemon.release_by(&Request::WithdrawLink(offer));
+        }
+    }
 }
 
 impl LinkOfferer for OfferedLink<'_> {
@@ -109,12 +120,13 @@ impl LinkOfferer for OfferedLink<'_> {
     }
 
     fn give(
-        self: Box<Self>,
+        mut self: Box<Self>,
         to: &LinkPeer,
         stream: Option<&mut TcpStream>,
         patience: Duration,
     ) -> Result<Peer, ConnectError> {
-        let request = LongRequest::GiveLink { to: *to, offer: self.offer, patience };
+        let offer = self.offer.take().unwrap_or_default();
+        let request = LongRequest::GiveLink { to: *to, offer, patience };
         self.daemon.long(request, stream.as_ref().map(|stream| stream.as_fd()), patience)
     }
 }

@@ -163,17 +163,13 @@ impl Tenant {
             ObjectName::Peer(named) => peer = Some(named),
             _ => {}
         });
-        if let Some(pd) = domain {
-            self.table().retain_pd(pd).map_err(words)?;
-        }
-        if let ObjectName::Qp(qp) = name {
-            self.engine.assign_tenant(self.set, qp).map_err(words)?;
-        }
+        // The table knows the domain: the tenant has it.
+        let domain = domain.filter(|pd| self.table().retain_pd(*pd).is_ok());
         self.events.own(name);
         let held = Held {
             name,
             memory,
-            _claims: claims,
+            claims,
             domain,
             bell: None,
             peer,
@@ -182,7 +178,10 @@ impl Tenant {
             connection: None,
         };
         self.objects.insert(place(name), held);
-        Ok(())
+        match name {
+            ObjectName::Qp(qp) => self.engine.assign_tenant(self.set, qp).map_err(words),
+            _ => Ok(()),
+        }
     }
 
     /// Replaces the memory of a queue that was moved to another ring.
@@ -195,8 +194,8 @@ impl Tenant {
         let held = self.held_mut(name)?;
         held.memory = memory;
         // The first claim of a queue is that of its memory.
-        let rest = held._claims.split_off(1.min(held._claims.len()));
-        held._claims = claims.into_iter().chain(rest).collect();
+        let rest = held.claims.split_off(1.min(held.claims.len()));
+        held.claims = claims.into_iter().chain(rest).collect();
         Ok(())
     }
 
@@ -224,19 +223,20 @@ impl Tenant {
     /// Attaches a queue pair to a multicast group.
     pub(super) fn join(&mut self, qp: Qpn, group: Endpoint) -> Result<(), String> {
         self.held(ObjectName::Qp(qp))?;
+        let claim = self.user.claim(Amounts::of(Resource::GroupMember, 1))?;
         self.engine.attach_multicast(qp, group).map_err(|refusal| match refusal {
             remora_host::AttachRefusal::Nic(error) => CommandError::to_string(&error),
             remora_host::AttachRefusal::Port(error) => words(error),
             remora_host::AttachRefusal::Link(error) => words(error),
         })?;
-        self.held_mut(ObjectName::Qp(qp))?.groups.push(group);
+        self.held_mut(ObjectName::Qp(qp))?.groups.push((group, claim));
         Ok(())
     }
 
     /// Detaches a queue pair from a multicast group.
     pub(super) fn leave(&mut self, qp: Qpn, group: Endpoint) -> Result<(), String> {
         let groups = &mut self.held_mut(ObjectName::Qp(qp))?.groups;
-        let place = groups.iter().position(|known| *known == group);
+        let place = groups.iter().position(|(known, _)| *known == group);
         groups.swap_remove(place.ok_or("the queue pair is not attached to this group")?);
         self.engine.detach_multicast(qp, group).map_err(words)
     }

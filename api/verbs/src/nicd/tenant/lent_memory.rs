@@ -1,17 +1,66 @@
 //! Memory that program and NIC share.
 
 use remora_memory::Bytes;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Memory of a program that the NIC uses. Its pages are freed when this value is dropped, although the program may
-/// keep the descriptor: from then on the kernel charges pages to the program that touches them.
-pub(super) struct LentMemory(pub Bytes);
+/// A file of memory: its file system and its number there.
+type File = (u64, u64);
+
+/// The memory that a tenant's objects use. One file may serve several objects, such as a send queue and the code region
+/// over its slots.
+#[derive(Clone, Default)]
+pub(super) struct LentMemories {
+    users: Arc<Mutex<BTreeMap<File, usize>>>,
+}
+
+/// Memory of a program that an object of the NIC uses. When the last object that uses it ends, its pages are freed,
+/// although the program may keep the descriptor: from then on the kernel charges pages to the program that touches
+/// them.
+pub(super) struct LentMemory {
+    bytes: Bytes,
+    file: Option<File>,
+    all: LentMemories,
+}
+
+impl LentMemories {
+    /// Counts one more user of this memory.
+    pub(super) fn lend(&self, bytes: Bytes) -> LentMemory {
+        let status = bytes.fd().and_then(|fd| rustix::fs::fstat(fd).ok());
+        let file = status.map(|status| (status.st_dev, status.st_ino));
+        if let Some(file) = file {
+            *self.users.lock().unwrap_or_else(PoisonError::into_inner).entry(file).or_default() += 1;
+        }
+        LentMemory { bytes, file, all: self.clone() }
+    }
+
+    /// Counts one user less. Returns true if it was the last.
+    fn end(&self, file: File) -> bool {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(count) = users.get_mut(&file) else { return false };
+        *count -= 1;
+        let last = *count == 0;
+        if last {
+            users.remove(&file);
+        }
+        last
+    }
+}
+
+impl LentMemory {
+    pub(super) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+}
 
 impl Drop for LentMemory {
     fn drop(&mut self) {
         use rustix::fs::{FallocateFlags, fallocate};
-        let Some(file) = self.0.fd() else { return };
-        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // On an error the pages stay for as long as the program keeps the descriptor.
-        let _ = fallocate(file, hole, 0, self.0.len() as u64);
+        let last = self.file.is_some_and(|file| self.all.end(file));
+        if let (Some(file), true) = (self.bytes.fd(), last) {
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // On an error the pages stay for as long as the program keeps the descriptor.
+            let _ = fallocate(file, hole, 0, self.bytes.len() as u64);
+        }
     }
 }

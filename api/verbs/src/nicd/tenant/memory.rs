@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use super::super::message::{Reply, SentRange, TableCommand};
 use super::super::users::{Claim, Resource};
-use super::{LentMemory, ReplyResult, Tenant, words};
+use super::{LentMemory, ReplyResult, Tenant, sent_len, words};
 
 /// A protection domain.
 pub(super) struct Domain {
@@ -116,9 +116,14 @@ impl Tenant {
 
     fn register(&mut self, pd: Pd, access: Access, sent: &[SentRange], memory: Vec<OwnedFd>) -> ReplyResult {
         self.refuse_unknown(ObjectName::Domain(pd))?;
-        let blocks = memory.into_iter().map(Bytes::from_memfd).collect::<Result<Vec<Bytes>, Error>>();
-        let blocks = blocks.map_err(words)?;
-        let claim = self.claim(Resource::Region, blocks.iter().map(|bytes| bytes.len() as u64).sum())?;
+        // Mapping the memory allocates its pages.
+        let lens = memory.iter().map(sent_len).collect::<Result<Vec<u64>, String>>()?;
+        let claim = self.claim(Resource::Region, lens.iter().fold(0, |sum, len| sum.saturating_add(*len)))?;
+        let mut blocks = Vec::with_capacity(memory.len());
+        for (memory, len) in memory.into_iter().zip(lens) {
+            let len = usize::try_from(len).map_err(words)?;
+            blocks.push(Bytes::from_memfd_of(memory, len).map_err(words)?);
+        }
         let mut ranges = Vec::with_capacity(sent.len());
         for range in sent {
             let bytes = blocks.get(usize::from(range.descriptor)).ok_or("a range without memory")?.clone();
@@ -128,7 +133,7 @@ impl Tenant {
         }
         let first = *sent.first().ok_or("a region without ranges")?;
         let key = self.key_of(MemoryCommand::Register { pd, ranges: &ranges, access })?;
-        let blocks = blocks.into_iter().map(LentMemory).collect();
+        let blocks = blocks.into_iter().map(|bytes| self.memories.lend(bytes)).collect();
         self.keep_region(Region { key, pd, name: String::new(), first, blocks, claim })
     }
 
@@ -160,12 +165,23 @@ impl Tenant {
         Ok((Reply::Done, Vec::new()))
     }
 
+    /// Ends the windows and the regions without memory, of which a later program does not learn.
+    pub(super) fn end_unlisted_memory(&mut self) {
+        for window in std::mem::take(&mut self.windows).into_keys() {
+            let ended = self.table().free_window(Key::new(window << 8));
+            debug_assert!(ended.is_ok(), "only its tenant ends a window: {ended:?}");
+        }
+        let empty = |region: &Region| region.blocks.is_empty();
+        for region in self.regions.extract_if(.., |_, region| empty(region)).map(|(_, region)| region.key) {
+            let ended = self.engine.table().revoke(region);
+            debug_assert!(ended.is_ok(), "only its tenant ends a region: {ended:?}");
+        }
+    }
+
     /// Ends all windows, regions and domains.
     pub(super) fn end_memory(&mut self) {
+        self.end_unlisted_memory();
         let table = std::sync::Arc::clone(self.table());
-        for window in std::mem::take(&mut self.windows).into_keys() {
-            let _ = table.free_window(Key::new(window << 8));
-        }
         for (_, region) in std::mem::take(&mut self.regions) {
             let ended = table.revoke(region.key);
             debug_assert!(ended.is_ok(), "only its tenant ends a region: {ended:?}");

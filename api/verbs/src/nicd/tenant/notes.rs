@@ -45,7 +45,7 @@ impl Tenant {
                 name: region.name.clone(),
             };
             let memory = region.blocks.get(usize::from(region.first.descriptor));
-            let memory = descriptor(&memory.ok_or("a region without memory")?.0)?;
+            let memory = descriptor(memory.ok_or("a region without memory")?.bytes())?;
             return Ok((Reply::Kept(Box::new(kept)), vec![memory]));
         }
         let place = place - domains - regions().count();
@@ -59,7 +59,7 @@ impl Tenant {
 
 fn lend(held: &Held, note: &[u8]) -> ReplyResult {
     let mut lent =
-        held.memory.iter().map(|memory| descriptor(&memory.0)).collect::<Result<Vec<_>, String>>()?;
+        held.memory.iter().map(|memory| descriptor(memory.bytes())).collect::<Result<Vec<_>, String>>()?;
     if let Some(connection) = &held.connection {
         lent.push(connection.try_clone().map_err(words)?);
     }

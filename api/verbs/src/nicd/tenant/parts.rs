@@ -1,13 +1,14 @@
 //! The memory of queues and the code of kernels that no command of a tenant has named yet.
 
+use remora_memory::Bytes;
 use remora_nic::kernel::Shipped;
-use remora_nic::{HandedPart, PartNumber};
+use remora_nic::{HandedPart, PartNumber, Ring};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use super::super::message::Reply;
 use super::super::users::{Amounts, Claim, Resource};
-use super::{LentMemory, ReplyResult, Tenant, ring_of};
+use super::{LentMemory, ReplyResult, Tenant, sent_len, words};
 
 /// Largest number of a program's parts that no command has named yet.
 const MAX_HANDED: usize = 16;
@@ -53,9 +54,14 @@ impl Parts {
 impl Tenant {
     /// Takes the memory of a queue, which a later command names.
     pub(super) fn hand_ring(&mut self, descriptors: Vec<OwnedFd>) -> ReplyResult {
-        let ring = ring_of(descriptors)?;
-        let claim = self.user.claim(Amounts::of(Resource::Byte, ring.bytes().len() as u64))?;
-        let memory = Some(LentMemory(ring.bytes().clone()));
+        let [memory] =
+            <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| "a queue needs one descriptor of memory")?;
+        // Mapping the memory allocates its pages.
+        let len = sent_len(&memory)?;
+        let claim = self.user.claim(Amounts::of(Resource::Byte, len))?;
+        let bytes = Bytes::from_memfd_of(memory, usize::try_from(len).map_err(words)?).map_err(words)?;
+        let ring = Ring::new(bytes).ok_or("no queue has so much memory")?;
+        let memory = Some(self.memories.lend(ring.bytes().clone()));
         let number = self.parts.add(Part { handed: ring.into(), memory, claim: Some(claim) })?;
         Ok((Reply::Number(number), Vec::new()))
     }
