@@ -10,7 +10,7 @@ from .postcard import number, numbers
 MAGIC = b"RemoraNd"
 VERSION = 7
 # Kinds of requests and replies.
-ATTACH, HAND_RING, EXECUTE, TABLE = 0, 3, 5, 6
+HAND_RING, ATTACH, EXECUTE, TABLE = 0, 1, 5, 6
 REFUSED, NUMBER, EXECUTED, REFUSED_BY_NIC = 1, 3, 8, 9
 # Commands of the memory table, and of the NIC.
 ALLOC_DOMAIN, REGISTER = 0, 2

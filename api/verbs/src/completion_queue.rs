@@ -1,5 +1,6 @@
 //! Completion queues: creating, polling and arming (`ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq`).
 
+use remora_host::CqHook;
 use remora_nic::cqe::Cqe;
 use remora_nic::{
     Command, CompletionKind, CompletionPoller, CqFlags, MAX_RING_SLOTS, Notify, ObjectName, Ring, Status,
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine_handle::EngineHandle;
+use crate::nicd::message::Request;
 use crate::{CompletionChannel, Context, CreateError, PollError};
 
 /// An empty completion, to initialise the array that [`CompletionQueue::poll`] writes to.
@@ -342,7 +344,15 @@ impl CompletionQueue {
     pub fn set_channel(&self, channel: &CompletionChannel) -> Result<(), CreateError> {
         let Shared { context, engine, number, tag } = &*self.shared;
         context.refuse_child()?;
-        engine.report(*number, *tag, channel)
+        match engine {
+            EngineHandle::Own(engine) => {
+                engine.hook(*number, Some(CqHook { channel: channel.channel().clone(), tag: *tag }));
+                Ok(())
+            }
+            EngineHandle::Nicd(daemon) => {
+                daemon.done(&Request::SetChannel { cq: *number, tag: *tag, channel: channel.number()? })
+            }
+        }
     }
 
     /// Gives the queue a capacity of at least `depth` completions. Waiting completions stay.

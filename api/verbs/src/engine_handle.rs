@@ -1,7 +1,7 @@
 //! The engine that serves a queue: one of this process, or the daemon's.
 
 use remora_host::connect::Uplink;
-use remora_host::{AttachRefusal, CqHook, Engine, PortFacts};
+use remora_host::{AttachRefusal, Engine, PortFacts};
 use remora_memory::{Bytes, MemoryCommand, MemoryReply, Owner, Reentered};
 use remora_nic::kernel::Shipped;
 use remora_nic::{
@@ -12,9 +12,8 @@ use remora_wire::Qpn;
 use remora_wire::frame::Endpoint;
 use std::sync::Arc;
 
+use crate::CreateError;
 use crate::nicd::DaemonClient;
-use crate::nicd::message::Request;
-use crate::{CompletionChannel, CreateError};
 
 /// The engine of a queue. A clone shares it.
 #[derive(Clone, Debug)]
@@ -102,8 +101,8 @@ impl EngineHandle {
         }
     }
 
-    /// Frees the doorbell of a queue pair that is about to end, and takes from the windows that the queue pair
-    /// has bound their owner. A daemon does both itself.
+    /// Frees the doorbell of a queue pair that is about to end, and takes from the windows that the queue
+    /// pair has bound their owner. A daemon does both itself.
     pub(crate) fn end_qp(&self, number: Qpn, bell: Doorbell) {
         if let EngineHandle::Own(engine) = self {
             engine.take_bell(None, bell.index);
@@ -126,8 +125,8 @@ impl EngineHandle {
         );
     }
 
-    /// Removes a kernel, whose handle is dropped. If answers are on their way, the NIC removes the kernel when
-    /// they have arrived.
+    /// Removes a kernel, whose handle is dropped. If answers are on their way, the NIC removes the kernel
+    /// when they have arrived.
     pub(crate) fn end_kernel(&self, kernel: u32) {
         match self {
             EngineHandle::Own(engine) => drop(engine.ask::<()>(Command::RemoveKernel { kernel })),
@@ -149,19 +148,6 @@ impl EngineHandle {
             engine.hook(number, None);
         }
         self.end(Command::DestroyCq { cq: number });
-    }
-
-    /// Makes a channel report the completions of a queue by this tag from now on.
-    pub(crate) fn report(&self, cq: u32, tag: u64, channel: &CompletionChannel) -> Result<(), CreateError> {
-        match self {
-            EngineHandle::Own(engine) => {
-                engine.hook(cq, Some(CqHook { channel: channel.channel().clone(), tag }));
-                Ok(())
-            }
-            EngineHandle::Nicd(daemon) => {
-                daemon.done(&Request::SetChannel { cq, tag, channel: channel.number()? })
-            }
-        }
     }
 
     /// Returns whether both are the same engine.

@@ -82,8 +82,8 @@ impl Bytes {
         crate::block::mapped::from_memfd(fd, None).map(Bytes::from_block)
     }
 
-    /// Like [`from_memfd`](Bytes::from_memfd), if the memory has exactly `len` bytes: another process may make
-    /// it grow at any time, and all its pages are allocated here.
+    /// Like [`from_memfd`](Bytes::from_memfd), if the memory has exactly `len` bytes: another process may
+    /// make it grow at any time, and all its pages are allocated here.
     ///
     /// # Errors
     /// `Invalid` also if the memory has another length.

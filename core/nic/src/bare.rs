@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::command::{Command, CommandError, FromReply, Reply};
 use crate::config::Config;
-use crate::device::{BellOwner, Device, DeviceError, Doorbell};
+use crate::device::{Device, DeviceError};
+use crate::doorbell::{BellOwner, Doorbell};
 use crate::event::AsyncEvent;
 use crate::nic::Nic;
 use crate::part_number::PartNumber;

@@ -1,12 +1,11 @@
-//! A NIC as programs see it, independent of the place where it runs: in this process, at a daemon, in a simulated
-//! network, or without a port.
+//! A NIC as programs see it, independent of the place where it runs: in this process, at a daemon, in a
+//! simulated network, or without a port.
 
 use remora_memory::{Bytes, MemoryCommand, MemoryReply, Reentered};
-use remora_wire::Qpn;
-use serde::{Deserialize, Serialize};
 
 use crate::command::{Command, CommandError, CommandFault, FromReply, Reply};
 use crate::config::NicError;
+use crate::doorbell::{BellOwner, Doorbell};
 use crate::event::AsyncEvent;
 use crate::part_number::PartNumber;
 use crate::parts::HandedPart;
@@ -29,26 +28,8 @@ pub enum DeviceError {
     Host(String),
 }
 
-/// The owner of a doorbell.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum BellOwner {
-    /// A queue pair, whose queues have new work.
-    QueuePair(Qpn),
-    /// A command portal of 1RMA, by its number.
-    Portal(u32),
-}
-
-/// A doorbell, by which a program tells a NIC that it has posted work.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Doorbell {
-    /// The owner of the doorbell.
-    pub owner: BellOwner,
-    /// The place of the doorbell among those of its program.
-    pub index: u32,
-}
-
-/// A NIC: its control path, the memory that it may use, its doorbells and its events. Work requests and completions
-/// do not pass through this trait, but through queues in memory that program and NIC share.
+/// A NIC: its control path, the memory that it may use, its doorbells and its events. Work requests and
+/// completions do not pass through this trait, but through queues in memory that program and NIC share.
 pub trait Device {
     /// Executes a command.
     ///
@@ -56,8 +37,8 @@ pub trait Device {
     /// The refusal of the NIC or of its host. Nothing has changed then.
     fn execute(&self, command: Command) -> Result<Reply, DeviceError>;
 
-    /// Hands memory of a queue or code of a kernel to the NIC, and returns the number by which the next command names
-    /// it.
+    /// Hands memory of a queue or code of a kernel to the NIC, and returns the number by which the next
+    /// command names it.
     ///
     /// # Errors
     /// `Host`: the part cannot be handed over.

@@ -26,6 +26,7 @@ mod context;
 pub mod cqe;
 mod datagram;
 mod device;
+mod doorbell;
 mod egress;
 mod emit;
 mod event;
@@ -72,7 +73,8 @@ pub use command::{Command, CommandError, CommandFault, CommandKind, FromReply, O
 pub use completion_queue::{CqFlags, Notify};
 pub use config::{Config, NicError, QueuePairInit, Receives};
 pub use datagram::GRH;
-pub use device::{BellOwner, Device, DeviceError, Doorbell};
+pub use device::{Device, DeviceError};
+pub use doorbell::{BellOwner, Doorbell};
 pub use event::AsyncEvent;
 pub use fair_scheduler::FIRST_TENANT;
 pub use multicast::MULTICAST_QPN;

@@ -24,7 +24,7 @@ use remora_wire::{Qpn, packet};
 
 use crate::arrived::strip;
 use crate::config::{Config, NicError};
-use crate::device::BellOwner;
+use crate::doorbell::BellOwner;
 use crate::egress::wants_turn;
 use crate::event::AsyncEvent;
 use crate::fair_scheduler::{FairScheduler, RMA};

@@ -4,7 +4,8 @@
 //! | module | contents |
 //! |---|---|
 //! | [`kv`], [`block`], `txn` | the stores, compared with each other and with rivals |
-//! | `verbs`, `rma`, `prism`, `redn`, `strom`, `loss`, `congestion` | the NIC's operations, and models of them |
+//! | `verbs`, `rma`, `prism`, `redn`, `strom`, `loss`, `congestion` | the NIC's operations, and models of
+//! them |
 //! | `sim` | the speed of the simulator |
 //! | `dropin` | unmodified verbs programs |
 //! | [`figures`] | the figures of the papers |

@@ -157,6 +157,9 @@ pub(crate) enum LongRequest {
 /// A request of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
+    /// Hands over the memory of a queue, which comes as a descriptor. The reply is the number by which a
+    /// command names the memory.
+    HandRing,
     /// The first: the tenant's name, and whether its objects outlive the program.
     Attach {
         #[serde(with = "first")]
@@ -178,9 +181,6 @@ pub(crate) enum Request {
         #[serde(with = "Text::<MAX_NAME>")]
         name: String,
     },
-    /// Hands over the memory of a queue, which comes as a descriptor. The reply is the number by which a
-    /// command names the memory.
-    HandRing,
     /// Hands over the code of a shipped kernel, once for each lane. The reply is its number.
     HandKernel {
         kernel: u32,

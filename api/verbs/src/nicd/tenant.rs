@@ -1,5 +1,5 @@
-//! One tenant of the daemon: the objects of one program after another, and the execution of its requests. A tenant
-//! can name only its own objects.
+//! One tenant of the daemon: the objects of one program after another, and the execution of its requests. A
+//! tenant can name only its own objects.
 
 mod commands;
 mod events;
@@ -372,8 +372,8 @@ impl Tenant {
             }
             let Some(command) = name.destruction() else { continue };
             let ended = self.engine.ask::<()>(command);
-            // If answers of a kernel are on their way, the NIC removes the kernel when they have arrived. A queue
-            // of a kept queue pair stays.
+            // If answers of a kernel are on their way, the NIC removes the kernel when they have arrived. A
+            // queue of a kept queue pair stays.
             if ended.is_ok() || matches!(name, ObjectName::Kernel(_)) {
                 self.forget(name);
             }

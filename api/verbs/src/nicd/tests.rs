@@ -1,6 +1,9 @@
 //! Tests of the daemon with hostile programs, and of a tenant's limits. Daemon and programs run in one
 //! process here. They share nothing but what separate processes would share.
 
+mod limits;
+mod memory;
+mod messages;
 mod rma;
 mod users;
 
@@ -13,8 +16,8 @@ use remora_nic::kernel::KernelInit;
 use remora_nic::prism::{self, FreeListInit};
 use remora_nic::rma::{PortalInit, RegionKey, Rights};
 use remora_nic::{
-    AddressVector, AsyncEvent, BellOwner, Command, CommandError, CqFlags, Fetching, Flags, Modify, NicError,
-    Notify, ObjectName, PartNumber, Payload, QueuePairInit, Receives, Ring, Service, SrqInit,
+    AddressVector, BellOwner, Command, CommandError, CqFlags, Fetching, Flags, Modify, NicError, Notify,
+    ObjectName, PartNumber, Payload, QueuePairInit, Receives, Ring, Service, SrqInit,
 };
 use remora_wire::Qpn;
 use remora_wire::frame::{Address, Endpoint, Peer, Route};
@@ -291,153 +294,8 @@ fn portal(domain: u32, cq: u32, slots: u16, bulk_only: bool, ring: PartNumber) -
 const ENDPOINT: Endpoint = Endpoint { address: Address([7; 16]), udp_port: 4791 };
 const PARTS: [PartNumber; 2] = [PartNumber(0), PartNumber(1)];
 
-/// Returns one request of each kind.
-fn requests() -> Vec<Request> {
-    let qp = Qpn::new(17);
-    let peer = LinkPeer { id: EngineId(9), endpoint: ENDPOINT };
-    let patience = Duration::from_millis(1);
-    let address = AddressVector::new(Peer(3), Route::new(ENDPOINT, ENDPOINT));
-    let toward = Modify { address: Some(address), state: Some(State::Rtr), ..Modify::default() };
-    let mut requests: Vec<Request> = vec![
-        Request::Attach { version: VERSION, name: "tenant".to_owned(), kept: true },
-        DOMAIN,
-        free_domain(1),
-        register(1, &[range(4096)]),
-        register(1, &[range(4096); MAX_RANGES]),
-        revoke(3),
-        Request::Table(TableCommand::RegisterNull(Pd::of_number(1))),
-        Request::Table(TableCommand::Deregister(Key::new(3))),
-        Request::Table(TableCommand::AllocWindow { pd: Pd::of_number(1), second: true }),
-        Request::Table(TableCommand::QueryWindow(Key::new(3))),
-        Request::Table(TableCommand::FreeWindow(Key::new(3))),
-        Request::NameRegion { key: 3, name: "table".to_owned() },
-        Request::HandRing,
-        Request::HandKernel { kernel: 1, lanes: 2 },
-        Request::AssignBell(BellOwner::QueuePair(qp)),
-        Request::CreateChannel,
-        Request::DestroyChannel(2),
-        Request::SetChannel { cq: 0, tag: 7, channel: 2 },
-        Request::ReuseLink(EngineId(9)),
-        Request::LoopBack,
-        Request::OfferLink,
-        Request::WithdrawLink(3),
-        Request::ReleasePeer(Peer(1)),
-        Request::Long(LongRequest::Reach { address: 0, endpoint: ENDPOINT, patience }),
-        Request::Long(LongRequest::TakeLink { from: peer, name: "no link".to_owned(), patience }),
-        Request::Long(LongRequest::GiveLink { to: peer, offer: 0, patience }),
-        Request::JoinGroup { qp, group: ENDPOINT },
-        Request::LeaveGroup { qp, group: ENDPOINT },
-        Request::Note { object: ObjectName::Qp(qp), note: vec![7; MAX_NOTE] },
-        Request::Kept(0),
-        Request::Identify,
-        Request::RegisterRma(RegisterRma {
-            region: 9,
-            base: 0,
-            len: 64,
-            rights: Rights::READ,
-            key: key_of_rma(),
-        }),
-        Request::DeregisterRma(1),
-        Request::RekeyRma { region: 1, key: key_of_rma() },
-        Request::RmaKey(1),
-        Request::List { version: VERSION },
-        Request::End { version: VERSION, uid: 1001, name: "tenant".to_owned() },
-    ];
-    let commands = [
-        create_cq(0),
-        Command::DestroyCq { cq: 0 },
-        Command::NotifyCq { cq: 0, notify: Notify::Solicited },
-        create_qp(1, 0, 0, PARTS),
-        Command::DestroyQp(qp),
-        Command::QueryQp(qp),
-        fail(17),
-        Command::ModifyQp { qp, change: Box::new(toward) },
-        create_loopback(1, 0, PARTS),
-        Command::Enable { qp, count: 1 << 40 },
-        Command::CreateSrq(SrqInit { pd: Pd::of_number(1), ring: PARTS[0], max_sge: 1, xrc: None }),
-        Command::AllocXrcDomain,
-        Command::CreateXrcTarget { domain: 0 },
-        Command::CreateAddressHandle { pd: Pd::of_number(1), address },
-        Command::DeployKernel(kernel(1, &[3, 4])),
-        Command::RemoveKernel { kernel: 2 },
-        portal(1, 0, 16, true, PARTS[0]),
-        Command::DestroyPortal { portal: 0 },
-    ];
-    requests.extend(commands.map(Request::Execute));
-    requests
-}
-
 fn key_of_rma() -> RegionKey {
     RegionKey::new([0x6b; 16]).unwrap()
-}
-
-fn replies() -> Vec<Reply> {
-    let manner = "through its daemon";
-    let source = Endpoint { udp_port: 50_000, ..ENDPOINT };
-    let port = PortFacts { kind: PortKind::Udp, endpoint: ENDPOINT, source, path_mtu: 4096, manner };
-    let region = KeptObject::Region {
-        key: Key::new(9),
-        pd: Pd::of_number(1),
-        first: range(4096),
-        name: "table".to_owned(),
-    };
-    let object =
-        KeptObject::Object { object: ObjectName::Qp(Qpn::new(17)), bell: 1, note: vec![7; MAX_NOTE] };
-    vec![
-        Reply::Refused("no".to_owned()),
-        Reply::Done,
-        Reply::Attached { port, engine: EngineId(1 << 100), irn_reach: 64, places: 64 },
-        Reply::Number(4),
-        Reply::Domain(Pd::of_number(1)),
-        Reply::Key(Key::new(9)),
-        Reply::Peer(Peer(3)),
-        Reply::Link { name: "link".to_owned(), offer: 2 },
-        DONE,
-        Reply::RefusedByNic(CommandError { kind: fail(3).kind(), fault: NicError::Unknown.into() }),
-        Reply::Kept(Box::new(KeptObject::Domain(Pd::of_number(1)))),
-        Reply::Kept(Box::new(region)),
-        Reply::Kept(Box::new(object)),
-        Reply::Nothing,
-        Reply::Identity { pid: 77, incarnation: 0x1234_5678 },
-        Reply::RmaKey(key_of_rma()),
-        Reply::Tenant(TenantFacts {
-            uid: 1001,
-            name: "store".to_owned(),
-            attached: true,
-            regions: 1,
-            queues: 2,
-            pairs: 3,
-            bytes: 1 << 40,
-            rma_slots: 4,
-            rma_regions: 5,
-        }),
-    ]
-}
-
-#[test]
-fn messages_come_back_as_they_were_and_no_part_of_one_is_a_message() {
-    for request in requests() {
-        let bytes = request.emit();
-        assert!(bytes.len() <= MAX_PACKET);
-        assert_eq!(Request::parse(&bytes), Some(request));
-        assert!((0..bytes.len()).all(|len| Request::parse(&bytes[..len]).is_none()));
-        assert_eq!(Request::parse(&[&bytes[..], &[0]].concat()), None);
-    }
-    for reply in replies() {
-        let bytes = reply.emit();
-        assert!(bytes.len() <= MAX_PACKET);
-        assert_eq!(Reply::parse(&bytes), Some(reply));
-        assert!((0..bytes.len()).all(|len| Reply::parse(&bytes[..len]).is_none()));
-    }
-}
-
-#[test]
-fn events_come_back_from_their_words() {
-    let qp = Qpn::new(0x00ff_ffff);
-    for event in [AsyncEvent::QpFatal(qp), AsyncEvent::CqOverrun(u32::MAX), AsyncEvent::DeviceFatal] {
-        assert_eq!(super::daemon_client::event_of(super::daemon_client::event_word(event)), Some(event));
-    }
-    assert_eq!(super::daemon_client::event_of(u64::MAX), None);
 }
 
 /// A well-behaved program, by which tests check that the daemon still works.
@@ -561,19 +419,16 @@ fn ring_bytes_of(cq: &CompletionQueue, pairs: u64) -> u64 {
 }
 
 #[test]
-fn nothing_of_another_program_can_be_named() {
+fn no_request_names_an_object_of_another_program() {
     let lender = lender("names", &Options::default());
     let context = lender.open();
     let mut innocent = Innocent::new(&context);
     let pair = innocent.pair.number();
     let cq = innocent.cq.shared().number;
     let key = innocent.memory.lkey().get();
-    let theirs = innocent._domain.deploy_shipped(Shipped::Get, 1, &KernelOptions::default()).unwrap();
-    let kernel = theirs.number();
     let theirs_domain = innocent._domain.pd().get();
     let peer = innocent.pair.agreement().unwrap().peer;
     let raw = lender.raw();
-    let domain = raw.domain();
     let mine = number(raw.create_cq(4));
     let memory = Bytes::memfd("test", 64).unwrap();
     for (request, words) in [
@@ -595,6 +450,26 @@ fn nothing_of_another_program_can_be_named() {
         raw.refuses(&request, words);
     }
     refused(raw.register_memory(theirs_domain, &memory), "no protection domain");
+    let reach = Request::Long(LongRequest::Reach { address: 0, endpoint: ENDPOINT, patience: LONG });
+    raw.refuses(&reach, "needs a socket");
+    innocent.works();
+}
+
+#[test]
+fn no_command_names_an_object_of_another_program() {
+    let lender = lender("commands-names", &Options::default());
+    let context = lender.open();
+    let mut innocent = Innocent::new(&context);
+    let pair = innocent.pair.number();
+    let cq = innocent.cq.shared().number;
+    let key = innocent.memory.lkey().get();
+    let theirs = innocent._domain.deploy_shipped(Shipped::Get, 1, &KernelOptions::default()).unwrap();
+    let kernel = theirs.number();
+    let theirs_domain = innocent._domain.pd().get();
+    let peer = innocent.pair.agreement().unwrap().peer;
+    let raw = lender.raw();
+    let domain = raw.domain();
+    let mine = number(raw.create_cq(4));
     let address = AddressVector::new(peer, Route::new(ENDPOINT, ENDPOINT));
     let toward = Modify { address: Some(address), ..Modify::default() };
     let own = number(raw.create_qp(domain, mine, mine));
@@ -630,93 +505,7 @@ fn nothing_of_another_program_can_be_named() {
     }
     refused(raw.deploy(self::kernel(domain, &[key])), "no region");
     refused(raw.deploy(self::kernel(theirs_domain, &[])), "no protection domain");
-    let reach = Request::Long(LongRequest::Reach { address: 0, endpoint: ENDPOINT, patience: LONG });
-    raw.refuses(&reach, "needs a socket");
     innocent.works();
-}
-
-/// The memory of a send queue is freed with the queue, and not with a code region over its slots.
-#[test]
-fn a_queue_outlives_the_code_region_over_its_slots() {
-    let lender = lender("code", &Options::default());
-    let context = lender.open();
-    let domain = context.alloc_pd().unwrap();
-    let mut cq = context.create_cq(16).unwrap();
-    let mut pair = domain.create_loopback(&cq, &cq, &QpOptions::default()).unwrap();
-    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-    let mut done = [EMPTY; 1];
-    for id in 0..3 {
-        let code = domain.register_ranges(&[pair.code()], rights).unwrap();
-        pair.post_send(&work::nop(id)).unwrap();
-        cq.wait(&mut done, LONG).unwrap();
-        assert_eq!((done[0].id, done[0].status), (id, Status::Success));
-        drop(code);
-    }
-    assert_eq!(lender.daemon.tenants()[0].regions, 0);
-}
-
-/// Memory over the limit of the user is refused before its pages are allocated, however much of it a hole is.
-#[test]
-fn memory_over_the_limit_is_not_populated() {
-    let limits = Limits { bytes: 1 << 20, ..Limits::default() };
-    let lender = lender("sparse", &Options { limits, ..Options::default() });
-    let raw = lender.raw();
-    let domain = raw.domain();
-    let sparse = rustix::fs::memfd_create("sparse", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
-    rustix::fs::ftruncate(&sparse, 1 << 40).unwrap();
-    rustix::fs::fcntl_add_seals(&sparse, rustix::fs::SealFlags::SHRINK).unwrap();
-    let sent = [sparse.as_fd()];
-    refused(raw.ask_with(&register(domain, &[range(64)]), &sent).0, "--memory");
-    refused(raw.ask_with(&Request::HandRing, &sent).0, "--memory");
-    assert_eq!(rustix::fs::fstat(&sparse).unwrap().st_blocks, 0);
-}
-
-/// A link that is offered and not given takes a place of those being set up until it is withdrawn.
-#[test]
-fn offered_links_count_until_they_are_withdrawn() {
-    let limits = Limits { negotiations: 2, ..Limits::default() };
-    let lender = lender("offers", &Options { limits, ..Options::default() });
-    let raw = lender.raw();
-    let offer = |raw: &Raw| match raw.ask(&Request::OfferLink) {
-        Reply::Link { offer, .. } => offer,
-        reply => panic!("{reply:?}"),
-    };
-    let offers = [offer(&raw), offer(&raw)];
-    raw.refuses(&Request::OfferLink, "3 connections being set up are over the 2");
-    assert_eq!(raw.ask(&Request::WithdrawLink(offers[0])), Reply::Done);
-    raw.refuses(&Request::WithdrawLink(offers[0]), "no offered link");
-    offer(&raw);
-}
-
-/// Ranges that leave the memory that came with them, memory that can shrink, and no memory at all are no region.
-#[test]
-fn a_region_lies_within_sealed_memory_of_the_program() {
-    let lender = lender("ranges", &Options::default());
-    let raw = lender.raw();
-    let domain = raw.domain();
-    let memory = Bytes::memfd("test", 4096).unwrap();
-    let fds = [memory.fd().unwrap()];
-    for ranges in [
-        vec![],
-        vec![range(0)],
-        vec![range(4097)],
-        vec![SentRange { offset: u64::MAX, ..range(64) }],
-        vec![SentRange { offset: 1, ..range(4096) }],
-        vec![SentRange { descriptor: 1, ..range(64) }],
-        vec![range(64), range(64)],
-    ] {
-        refused(raw.ask_with(&register(domain, &ranges), &fds).0, "");
-    }
-    refused(raw.ask(&register(domain, &[range(64)])), "without memory");
-    let open = rustix::fs::memfd_create("open", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
-    rustix::fs::ftruncate(&open, 4096).unwrap();
-    refused(raw.ask_with(&register(domain, &[range(64)]), &[open.as_fd()]).0, "");
-    refused(raw.ask_with(&Request::HandRing, &[open.as_fd()]).0, "");
-    raw.refuses(&Request::HandRing, "one descriptor");
-    let (socket, _other) = PacketSocket::pair().unwrap();
-    refused(raw.ask_with(&Request::HandRing, &[socket.as_fd()]).0, "");
-    number(raw.ask_with(&register(domain, &[range(4096)]), &fds).0);
-    assert_eq!(lender.daemon.tenants()[0].bytes, 4096, "a refused region counts");
 }
 
 #[test]
@@ -790,148 +579,6 @@ fn what_was_posted_and_not_rung_for_is_done_when_the_next_program_attaches() {
 }
 
 #[test]
-fn a_tenant_has_as_much_as_it_may_and_no_more() {
-    let limits = Limits {
-        domains: 2,
-        regions: 3,
-        queues: 2,
-        channels: 1,
-        pairs: 2,
-        handles: 1,
-        windows: 1,
-        group_members: 1,
-        kernels: 1,
-        free_lists: 1,
-        bytes: 1 << 20,
-        negotiations: 1,
-        rma_portals: 2,
-        rma_slots: 24,
-        rma_latency_slots: 16,
-        rma_regions: 2,
-    };
-    let lender = lender("limits", &Options { limits, ..Options::default() });
-    let raw = lender.raw();
-    let domain = raw.domain();
-    raw.domain();
-    raw.refuses(&DOMAIN, "--domains");
-    raw.refuses(&free_domain(domain + 7), "no protection domain");
-    let keys: Vec<u32> = (0..3).map(|_| number(raw.register(domain, 4096))).collect();
-    refused(raw.register(domain, 4096), "--regions");
-    raw.refuses(&Request::Table(TableCommand::RegisterNull(Pd::of_number(domain))), "--regions");
-    raw.refuses(&free_domain(domain), "are in this protection domain");
-    assert_eq!(raw.ask(&revoke(keys[0])), Reply::Done);
-    refused(raw.register(domain, (1 << 20) - 8191), "--memory");
-    let rest = number(raw.register(domain, (1 << 20) - 8192));
-    refused(raw.create_cq(1), "--memory");
-    assert_eq!(raw.ask(&revoke(rest)), Reply::Done);
-    raw.number(&Request::CreateChannel);
-    raw.refuses(&Request::CreateChannel, "--channels");
-    let window = Request::Table(TableCommand::AllocWindow { pd: Pd::of_number(domain), second: false });
-    let window_key = Key::new(raw.number(&window));
-    raw.refuses(&window, "2 memory windows are over the 1");
-    raw.refuses(&free_domain(domain), "are in this protection domain");
-    assert_eq!(raw.ask(&Request::Table(TableCommand::FreeWindow(window_key))), Reply::Done);
-    let kernel = number(raw.deploy(self::kernel(domain, &[keys[1]])));
-    refused(raw.deploy(self::kernel(domain, &[])), "--kernels");
-    assert_eq!(raw.execute(Command::RemoveKernel { kernel }), DONE);
-    refused(raw.deploy(KernelInit { longest: 1 << 20, ..self::kernel(domain, &[]) }), "--memory");
-    raw.refuses(&Request::HandKernel { kernel: 0, lanes: 0 }, "lanes");
-    raw.refuses(&Request::HandKernel { kernel: 0, lanes: u32::MAX }, "lanes");
-    raw.refuses(&Request::HandKernel { kernel: 99, lanes: 1 }, "no such kernel");
-    let cq = number(raw.create_cq(16));
-    number(raw.create_cq(16));
-    refused(raw.create_cq(16), "--queues");
-    let pairs = [number(raw.create_qp(domain, cq, cq)), number(raw.create_qp(domain, cq, cq))];
-    refused(raw.create_qp(domain, cq, cq), "--pairs");
-    refused(raw.create_loopback(domain, cq), "--pairs");
-    refused(raw.execute(Command::DestroyCq { cq }), "in use");
-    raw.refuses(&free_domain(domain), "are in this protection domain");
-    for pair in pairs {
-        assert_eq!(raw.execute(Command::DestroyQp(Qpn::new(pair))), DONE);
-    }
-    refused(raw.hand(1 << 16), "--memory");
-    assert_eq!(raw.execute(Command::DestroyCq { cq }), DONE);
-    let facts = lender.daemon.tenants();
-    assert_eq!((facts.len(), facts[0].regions, facts[0].queues, facts[0].pairs), (1, 2, 1, 0));
-    let held = 2 * 4096 + Ring::size(16) as u64;
-    assert_eq!(facts[0].bytes, held, "released memory still counts");
-}
-
-#[test]
-fn a_tenant_has_as_many_queues_of_other_services_as_it_may() {
-    let limits = Limits { queues: 2, domains: 2, handles: 1, pairs: 2, ..Limits::default() };
-    let lender = lender("services", &Options { limits, ..Options::default() });
-    let raw = lender.raw();
-    let domain = raw.domain();
-    let pd = Pd::of_number(domain);
-    let srq = |raw: &Raw| {
-        let ring = raw.part(16);
-        raw.execute(Command::CreateSrq(SrqInit { pd, ring, max_sge: 1, xrc: None }))
-    };
-    let first = number(srq(&raw));
-    number(srq(&raw));
-    refused(srq(&raw), "3 shared receive queues are over the 2");
-    let xrc = number(raw.execute(Command::AllocXrcDomain));
-    number(raw.execute(Command::AllocXrcDomain));
-    refused(raw.execute(Command::AllocXrcDomain), "3 XRC domains are over the 2");
-    let targets = [(); 2].map(|()| number(raw.execute(Command::CreateXrcTarget { domain: xrc })));
-    refused(raw.execute(Command::CreateXrcTarget { domain: xrc }), "--pairs");
-    refused(raw.execute(Command::FreeXrcDomain { domain: xrc }), "in use");
-    let Reply::Peer(peer) = raw.ask(&Request::LoopBack) else { panic!() };
-    let address = AddressVector::new(peer, Route::new(ENDPOINT, ENDPOINT));
-    let handle = Command::CreateAddressHandle { pd, address };
-    let created = number(raw.execute(handle.clone()));
-    refused(raw.execute(handle), "2 address handles are over the 1");
-    raw.refuses(&Request::ReleasePeer(peer), "use this peer");
-    assert_eq!(raw.execute(Command::DestroyAddressHandle { handle: created }), DONE);
-    assert_eq!(raw.ask(&Request::ReleasePeer(peer)), Reply::Done);
-    raw.refuses(&Request::ReleasePeer(peer), "no peer");
-    for (number, peers) in (0..6).map(|_| raw.ask(&Request::LoopBack)).enumerate() {
-        assert!(
-            matches!(peers, Reply::Peer(_)),
-            "{number}: each of 2 queue pairs and 1 handle has 2: {peers:?}"
-        );
-    }
-    raw.refuses(&Request::LoopBack, "7 users of peers are over the 6");
-    for target in targets {
-        assert_eq!(raw.execute(Command::DestroyQp(Qpn::new(target))), DONE);
-    }
-    assert_eq!(raw.execute(Command::FreeXrcDomain { domain: xrc }), DONE);
-    assert_eq!(raw.execute(Command::DestroySrq(Qpn::new(first))), DONE);
-    assert_eq!(lender.daemon.tenants()[0].bytes, Ring::size(16) as u64);
-}
-
-#[test]
-fn a_tenant_has_as_many_free_lists_and_as_much_memory_for_queues_as_it_may() {
-    let limits = Limits { free_lists: 1, bytes: 1 << 20, ..Limits::default() };
-    let lender = lender("free-lists", &Options { limits, ..Options::default() });
-    let raw = lender.raw();
-    let pd = Pd::of_number(raw.domain());
-    let list = |raw: &Raw, size, count| {
-        let ring = raw.part(4);
-        raw.execute(Command::CreateFreeList(FreeListInit { pd, ring, base: 1 << 44, size, count }))
-    };
-    refused(list(&raw, 64, 1 << 24), "--memory");
-    let too_small = list(&raw, 0, 4);
-    assert!(matches!(too_small, Reply::RefusedByNic(_)), "{too_small:?}");
-    let first = u64::from(number(list(&raw, 64, 4)));
-    refused(list(&raw, 64, 4), "--free-lists");
-    let destroy = Request::Execute(Command::DestroyFreeList { list: first });
-    assert_eq!(raw.ask(&destroy), DONE);
-    raw.refuses(&destroy, "no free list");
-    let raw = lender.raw();
-    let pd = Pd::of_number(raw.domain());
-    let handed: Vec<PartNumber> = (0..16).map(|_| raw.part(1)).collect();
-    refused(raw.hand(1), "are not created");
-    for ring in handed {
-        let spent = Command::CreateFreeList(FreeListInit { pd, ring, base: 0, size: 0, count: 1 });
-        assert!(matches!(raw.execute(spent.clone()), Reply::RefusedByNic(_)));
-        refused(raw.execute(spent), "no memory with number");
-    }
-    assert!(lender.daemon.tenants().iter().all(|facts| facts.bytes == 0), "released memory still counts");
-}
-
-#[test]
 fn no_more_programs_attach_than_may() {
     let lender = lender("attachments", &Options { attachments: 2, tenants: 1, ..Options::default() });
     let keep = |name: &str| Device::nicd(&lender.path).keep(name).open();
@@ -977,7 +624,7 @@ fn babble(lender: &Lender, numbers: &mut Numbers) {
     let socket = PacketSocket::connect(&lender.path, LONG).unwrap();
     socket.set_patience(None, Some(Duration::from_secs(60))).unwrap();
     let mut buffer = [0; MAX_PACKET];
-    let samples = requests();
+    let samples = messages::requests();
     for turn in 0..40 {
         let mut bytes = match turn {
             0 if numbers.below(4) > 0 => {
@@ -1111,28 +758,4 @@ fn a_tenants_queue_pairs_share_its_turns_and_nobody_elses() {
         party.unwrap()
     });
     assert!(first != second && first > 0 && second > 0, "{first} {second}");
-}
-
-/// Regression: a program that detached and kept the descriptors of its regions kept their pages, which no
-/// limit counted, and could attach for more.
-#[test]
-fn memory_is_freed_with_its_region_though_the_program_keeps_the_descriptor() {
-    use rustix::fs::{SealFlags, fcntl_add_seals, fstat, ftruncate};
-    const LEN: u64 = 1 << 20;
-    let lender = lender("kept-memory", &Options::default());
-    let raw = lender.raw();
-    let domain = raw.domain();
-    let memory = Bytes::memfd("test", LEN as usize).unwrap();
-    number(raw.register_memory(domain, &memory));
-    let kept = memory.fd().unwrap();
-    let pages = || fstat(kept).unwrap().st_blocks as u64 * 512;
-    assert!(pages() >= LEN, "the memory is populated");
-    assert!(ftruncate(kept, 0).is_err(), "the program could end the daemon by SIGBUS");
-    assert!(fcntl_add_seals(kept, SealFlags::FUTURE_WRITE).is_err(), "the program could add seals");
-    drop(raw);
-    let until = Instant::now() + LONG;
-    while pages() > 0 {
-        assert!(Instant::now() < until, "{} bytes are kept", pages());
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

@@ -1,4 +1,5 @@
-//! Queue pairs that a daemon keeps when their program ends: the note that the program leaves, and taking over.
+//! Queue pairs that a daemon keeps when their program ends: the note that the program leaves, and taking
+//! over.
 
 use remora_host::connect::{Agreement, ConnectError, SetupConnection};
 use remora_host::sent_as;
@@ -17,7 +18,8 @@ sent_as! {
         |number| Service::ALL.into_iter().find(|service| *service as u8 == number);
 }
 
-/// The facts that a later program of the tenant needs to take over a queue pair. The daemon stores them unread.
+/// The facts that a later program of the tenant needs to take over a queue pair. The daemon stores them
+/// unread.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct QpNote {
     /// Number of the protection domain.
@@ -33,8 +35,8 @@ pub(crate) struct QpNote {
 }
 
 impl QueuePair<Ready> {
-    /// Leaves the facts about the queue pair, and the connection of its set-up, with the daemon, if the daemon
-    /// keeps the objects of this program. The daemon keeps a queue pair with such a note only.
+    /// Leaves the facts about the queue pair, and the connection of its set-up, with the daemon, if the
+    /// daemon keeps the objects of this program. The daemon keeps a queue pair with such a note only.
     pub(super) fn leave_note(&self) -> Result<(), ConnectError> {
         let Inner { handle, send_cq, receive_cq, _domain: domain, .. } = &self.inner;
         let Some(daemon) = handle.engine.daemon().filter(|daemon| daemon.keeps()) else { return Ok(()) };

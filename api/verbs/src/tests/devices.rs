@@ -1,5 +1,5 @@
-//! All commands of the control path, executed on the four devices. A device in this process, one at a daemon, one in
-//! a simulated network and one without a port reply alike.
+//! All commands of the control path, executed on the four devices. A device in this process, one at a daemon,
+//! one in a simulated network and one without a port reply alike.
 
 use remora_fabric::rma::Start;
 use remora_fabric::{Config as WorldConfig, World};

@@ -1,5 +1,5 @@
-//! The conformance bodies of all services over the NICs of two daemons, on each kind of port. The programs' queues,
-//! regions and doorbells lie in memory that they share with the daemons.
+//! The conformance bodies of all services over the NICs of two daemons, on each kind of port. The programs'
+//! queues, regions and doorbells lie in memory that they share with the daemons.
 
 use crate::arm::{PATIENCE, Services};
 use crate::veth::{self, Veth};
@@ -29,11 +29,11 @@ impl Lent {
 
     /// Runs a few hundred random verbs of each service, compared with the model.
     fn run_all(&self, seed: u64) {
-        let contexts = || self.contexts.each_ref().map(|context| Context::clone(context));
+        let contexts = || self.contexts.each_ref().map(Context::clone);
         let options = Options { verbs: 600, patience: PATIENCE, ..Options::default() };
         for (service, irn) in [(Service::Rc, false), (Service::Rc, true), (Service::XrcInitiator, false)] {
             let mut arm = Services::of(service, contexts()).slow();
-            let report = run(&mut arm, seed, &Options { irn, ..options.clone() });
+            let report = run(&mut arm, seed, &Options { irn, ..options });
             assert!(report.verbs() >= options.verbs, "{service:?}: {report:?}");
         }
         for service in [Service::Uc, Service::Ud] {

@@ -192,8 +192,8 @@ impl Engine {
         self.with_core(|core| core.port.show_ip_fields());
     }
 
-    /// Attaches a queue pair to a multicast group, and makes the port join it. The NIC receives its own frames
-    /// to the group from now on.
+    /// Attaches a queue pair to a multicast group, and makes the port join it. The NIC receives its own
+    /// frames to the group from now on.
     ///
     /// # Errors
     /// The NIC or the port refuses.

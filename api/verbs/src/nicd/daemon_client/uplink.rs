@@ -1,5 +1,5 @@
-//! The port of a daemon's NIC, for setting up the connections of a program. The program exchanges the messages with
-//! its peer; links and ways to peers belong to the daemon, so that they outlive the program.
+//! The port of a daemon's NIC, for setting up the connections of a program. The program exchanges the
+//! messages with its peer; links and ways to peers belong to the daemon, so that they outlive the program.
 
 use remora_host::connect::{ConnectError, LinkOfferer, LinkPeer, Uplink};
 use remora_host::packet::PacketSocket;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::super::daemon_client::event_word;
 use super::{Place, place};
 
-/// The owners of the NIC's objects, as far as events name them. Reports are made inside the engine's lock, so no
-/// lock of this module is held while the engine is called.
+/// The owners of the NIC's objects, as far as events name them. Reports are made inside the engine's lock, so
+/// no lock of this module is held while the engine is called.
 #[derive(Default)]
 pub(in crate::nicd) struct EventRoutes {
     owners: Mutex<BTreeMap<Place, Weak<EventOwner>>>,

@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A file of memory: its file system and its number there.
 type File = (u64, u64);
 
-/// The memory that a tenant's objects use. One file may serve several objects, such as a send queue and the code region
-/// over its slots.
+/// The memory that a tenant's objects use. One file may serve several objects, such as a send queue and the
+/// code region over its slots.
 #[derive(Clone, Default)]
 pub(super) struct LentMemories {
     users: Arc<Mutex<BTreeMap<File, usize>>>,
 }
 
-/// Memory of a program that an object of the NIC uses. When the last object that uses it ends, its pages are freed,
-/// although the program may keep the descriptor: from then on the kernel charges pages to the program that touches
-/// them.
+/// Memory of a program that an object of the NIC uses. When the last object that uses it ends, its pages are
+/// freed, although the program may keep the descriptor: from then on the kernel charges pages to the program
+/// that touches them.
 pub(super) struct LentMemory {
     bytes: Bytes,
     file: Option<File>,

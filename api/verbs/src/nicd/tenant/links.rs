@@ -109,23 +109,32 @@ impl Tenant {
 
 /// A long request with all that it needs.
 enum Task {
-    Reach(LongRequest),
-    Give { offer: Offer, to: LinkPeer, stream: Option<TcpStream>, patience: Duration },
+    Reach {
+        request: LongRequest,
+        _claim: Box<Claim>,
+    },
+    /// The offer has a claim of its own.
+    Give {
+        offer: Box<Offer>,
+        to: LinkPeer,
+        stream: Option<TcpStream>,
+        patience: Duration,
+    },
 }
 
 impl Task {
     fn perform(self, engine: &Engine) -> Result<Peer, ConnectError> {
         match self {
-            Task::Reach(LongRequest::Reach { address, endpoint, patience }) => {
+            Task::Reach { request: LongRequest::Reach { address, endpoint, patience }, .. } => {
                 if !endpoint.address.is_host() && !endpoint.address.is_multicast() {
                     return Err(ConnectError::Daemon("this is no address of a host or group".to_owned()));
                 }
                 engine.reach(address, endpoint, patience.min(LONGEST))
             }
-            Task::Reach(LongRequest::TakeLink { from, name, patience }) => {
+            Task::Reach { request: LongRequest::TakeLink { from, name, patience }, .. } => {
                 engine.take_link(&from, &name, patience.min(LONGEST))
             }
-            Task::Reach(LongRequest::GiveLink { .. }) => {
+            Task::Reach { request: LongRequest::GiveLink { .. }, .. } => {
                 Err(ConnectError::Daemon("this link was not offered".to_owned()))
             }
             Task::Give { offer, to, mut stream, patience } => {
@@ -135,8 +144,8 @@ impl Task {
     }
 }
 
-/// Begins a request that may take long, in a thread of its own. The answer is sent over the socket that came with
-/// the request.
+/// Begins a request that may take long, in a thread of its own. The answer is sent over the socket that came
+/// with the request.
 pub(in crate::nicd) fn begin(
     tenant: &Shared,
     request: LongRequest,
@@ -147,7 +156,6 @@ pub(in crate::nicd) fn begin(
     reply.set_patience(Some(PATIENCE), None).map_err(|_| "the descriptor for the answer is no socket")?;
     let mut locked = tenant.lock().unwrap_or_else(PoisonError::into_inner);
     let engine = Arc::clone(&locked.engine);
-    let claim = locked.user.claim(Amounts::of(Resource::Negotiation, 1))?;
     let task = match request {
         LongRequest::GiveLink { to, offer, patience } => {
             let offer = locked.offers.remove(&offer).ok_or_else(|| unknown("offered link", offer))?;
@@ -155,9 +163,12 @@ pub(in crate::nicd) fn begin(
             if stream.as_ref().is_some_and(|stream| !is_tcp(stream.as_fd())) {
                 return Err("the second descriptor is no TCP connection".to_owned());
             }
-            Task::Give { offer, to, stream: stream.map(TcpStream::from), patience }
+            Task::Give { offer: Box::new(offer), to, stream: stream.map(TcpStream::from), patience }
         }
-        request => Task::Reach(request),
+        request => Task::Reach {
+            request,
+            _claim: Box::new(locked.user.claim(Amounts::of(Resource::Negotiation, 1))?),
+        },
     };
     drop(locked);
     let owner = tenant.clone();
@@ -165,7 +176,6 @@ pub(in crate::nicd) fn begin(
         let reached = task.perform(&engine).map_err(words);
         let reached =
             reached.and_then(|peer| owner.lock().unwrap_or_else(PoisonError::into_inner).add_peer(peer));
-        drop(claim);
         let (answer, _) = reached.unwrap_or_else(|words| (Reply::Refused(words), Vec::new()));
         let _ = reply.send(&answer.emit(), &[]);
     };

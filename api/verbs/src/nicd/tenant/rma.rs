@@ -1,8 +1,8 @@
 //! 1RMA regions that a daemon exposes for a program.
 //!
-//! The NIC writes the process id and incarnation of the attachment into each request, and no command can change
-//! them. The slot, local region and completion queue of a command must belong to its portal; the NIC checks each
-//! command (`core/nic/src/rma/issue.rs`).
+//! The NIC writes the process id and incarnation of the attachment into each request, and no command can
+//! change them. The slot, local region and completion queue of a command must belong to its portal; the NIC
+//! checks each command (`core/nic/src/rma/issue.rs`).
 
 use remora_memory::Key;
 use remora_nic::rma::{RegionKey, RegionMemory, Regions};
