@@ -21,7 +21,7 @@ const CAPTURE: &str = "REMORA_CAPTURE";
 /// Environment variable with the maximum size of that file in bytes.
 const CAPTURE_LIMIT: &str = "REMORA_CAPTURE_LIMIT";
 /// Environment variable with the path of the file that records the NIC for `remora replay`.
-const RECORD: &str = "REMORA_RECORD";
+pub(crate) const RECORD: &str = "REMORA_RECORD";
 /// Environment variable with the maximum size of that file in bytes.
 const RECORD_LIMIT: &str = "REMORA_RECORD_LIMIT";
 /// Environment variable that leaves page faults to the program if it is 0.

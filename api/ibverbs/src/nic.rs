@@ -91,6 +91,23 @@ pub(crate) fn shared() -> Result<Arc<Nic>, c_int> {
     Ok(nic)
 }
 
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static ENDS: extern "C" fn() = process_ends;
+
+/// Ends the recording of the NIC when the process exits: the NIC lives as long as the process, so nothing closes
+/// it.
+extern "C" fn process_ends() {
+    if std::env::var_os(address::RECORD).is_none() {
+        return;
+    }
+    if let Ok(place) = NIC.try_lock()
+        && let Some(nic) = &*place
+    {
+        nic.adapter.close_recording();
+    }
+}
+
 impl Nic {
     /// Delivers this subject's events to `watcher`, unless another handle of the subject receives them.
     pub(crate) fn watch(&self, subject: Subject, watcher: &Watcher) {

@@ -135,6 +135,13 @@ impl Control<'_> {
         }
     }
 
+    /// Ends the recording of the NIC, if there is one, because its program ends.
+    pub(crate) fn close_recording(&mut self) {
+        if let Some(recorder) = self.port.recorder() {
+            recorder.close();
+        }
+    }
+
     /// Sets the channel that is notified when the completion queue numbered `cq` needs attention.
     pub(crate) fn hook(&mut self, cq: u32, hook: Option<CqHook>) {
         let place = cq as usize;

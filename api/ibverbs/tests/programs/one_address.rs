@@ -81,3 +81,29 @@ fn a_bandwidth_test_ends_though_frames_are_lost_and_each_frame_is_captured() {
     let captured = std::fs::metadata(&capture).unwrap().len();
     assert!(captured > 200 * 4096, "{captured} bytes");
 }
+
+#[test]
+fn a_recorded_bandwidth_test_with_loss_is_replayed_to_the_same_counters_and_completions() {
+    let address = address();
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("loss.toml");
+    std::fs::write(&rules, "[[rule]]\nfault = 'drop'\nprobability = 0.05\n").unwrap();
+    let [client, server] = ["client.rec", "server.rec"].map(|name| folder.path().join(name));
+    let program = |words: &[&str]| {
+        let mut command = program_at(&address, words);
+        match words.last() == Some(&"127.0.0.1") {
+            true => command.env("REMORA_FAULT", &rules).env("REMORA_RECORD", &client),
+            false => command.env("REMORA_RECORD", &server),
+        };
+        command
+    };
+    let printed = pair_of(&program, &["ib_send_bw", "-s", "4096", "-n", "500"], "-p");
+    assert!(printed.contains(" 4096 "), "{printed}");
+    for (path, completions) in [(&client, 500 / 100), (&server, 500)] {
+        let report = remora_host::replay(std::fs::File::open(path).unwrap()).unwrap();
+        assert_eq!((&report.difference, report.end), (&None, Some(remora_host::recording::End::Closed)));
+        assert!(report.tally.completions >= completions, "{:?}", report.tally);
+        assert!(report.tally.sent > 0 && report.tally.received > 0, "{:?}", report.tally);
+        assert!(path == &server || report.counters.retransmitted_pkts > 0, "{:?}", report.counters);
+    }
+}

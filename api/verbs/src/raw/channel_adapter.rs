@@ -62,6 +62,14 @@ impl ChannelAdapter {
         self.adapter.fail();
     }
 
+    /// Ends the recording of the NIC, if there is one, for a process that ends without closing the NIC. No
+    /// effect in a forked child and in a signal handler that interrupted a call on this NIC.
+    pub fn close_recording(&self) {
+        if self.refuse_child().is_ok() {
+            self.engine().close_recording();
+        }
+    }
+
     #[inline]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.adapter.engines()[0]

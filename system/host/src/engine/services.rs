@@ -133,6 +133,11 @@ impl Engine {
         self.with_core(|core| core.doorbell(qp));
     }
 
+    /// Ends the recording of the NIC, if there is one, for a program that ends without closing the NIC.
+    pub fn close_recording(&self) {
+        self.with_core(|core| core.close_recording());
+    }
+
     /// Drives the engine one step: processes frames that have arrived, and sends.
     pub fn step(&self) {
         self.with_core(|_| ());

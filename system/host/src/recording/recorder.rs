@@ -372,11 +372,19 @@ impl Recorder {
     }
 }
 
-impl Drop for Recorder {
-    fn drop(&mut self) {
+impl Recorder {
+    /// Records the counters and the end of the NIC, and closes the file. No effect on a recording that has
+    /// ended.
+    pub(crate) fn close(&mut self) {
         let mut log = lock(&self.log);
         log.put(&Event::Counters(Box::new(self.counters)));
         log.end(End::Closed);
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
