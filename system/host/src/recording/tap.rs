@@ -54,6 +54,14 @@ impl<P: Port> Tap<P> {
         !self.stuck
     }
 
+    /// Sends the frame that the port had no space for, if there is one and the port has space now. The NIC
+    /// has committed it, and does not ask for it again.
+    fn send_stuck(&mut self) {
+        if self.stuck && self.send() {
+            self.port.flush();
+        }
+    }
+
     fn put(&self, event: impl FnOnce() -> Event) {
         if let Some(recorder) = &self.recorder {
             recorder.put(&event());
@@ -121,15 +129,14 @@ impl<P: Port> Egress for Tap<P> {
 
     fn flush(&mut self) {
         self.put(|| Event::Flushed);
-        if self.stuck {
-            self.send();
-        }
         self.port.flush();
+        self.send_stuck();
     }
 }
 
 impl<P: Port> Port for Tap<P> {
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        self.send_stuck();
         self.port.receive(budget, take)
     }
 
@@ -157,8 +164,8 @@ impl<P: Port> Port for Tap<P> {
         if let Some(recorder) = &self.recorder {
             recorder.flush();
         }
-        let stuck = self.stuck && !self.send();
-        self.port.arm() || stuck
+        self.send_stuck();
+        self.port.arm() || self.stuck
     }
 
     fn disarm(&mut self) {
@@ -183,5 +190,60 @@ impl<P: Port> Port for Tap<P> {
 
     fn ethernet_addresses(&self, peer: Peer) -> Option<([u8; 6], [u8; 6])> {
         self.port.ethernet_addresses(peer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use remora_memory::Table;
+    use remora_port::shm::{Geometry, Limits, Link, ShmPort};
+
+    use crate::PortKind;
+
+    use super::super::event::{self, Header};
+    use super::super::log::Log;
+    use super::*;
+
+    const LEN: usize = 100;
+
+    /// Returns a recorded port that is linked to itself, with the path of its recording.
+    fn recorded() -> (Tap<ShmPort>, std::path::PathBuf) {
+        let path = std::env::temp_dir().join(format!("remora-tap-{}", std::process::id()));
+        let nic = remora_nic::Config::default();
+        let geometry = Geometry::new(64, 1000).unwrap();
+        let mut port = ShmPort::new(nic.endpoint, Limits { links: 1, frame: 1000 }).unwrap();
+        assert_eq!(port.add_link(Link::loopback(geometry).unwrap()), Ok(Peer(0)));
+        let header = Header {
+            version: String::new(),
+            port: PortKind::Shm,
+            endpoint: nic.endpoint,
+            nic,
+            memory: event::Limits { regions: 1, windows: 1, ranges: 1 },
+        };
+        let log = Log::create(&path, u64::MAX, &header).unwrap();
+        (
+            Tap::new(port, Some(Recorder::new(log, &Table::new(remora_memory::Config::default()).unwrap()))),
+            path,
+        )
+    }
+
+    /// Regression: a frame for which the port had no space waited for the next frame of the NIC. The last
+    /// packet of a batch left with the timeout of its acknowledgement.
+    #[test]
+    fn a_committed_frame_waits_only_for_space_in_the_port() {
+        let (mut tap, path) = recorded();
+        let mut sent = 0;
+        while let Some(lease) = tap.lend(Peer(0), Class::default(), LEN) {
+            lease.bytes.fill(sent);
+            tap.commit();
+            tap.flush();
+            sent += 1;
+        }
+        let mut received = Vec::new();
+        for _ in 0..3 {
+            tap.receive(1000, &mut |frame| received.push(frame.bytes[0]));
+        }
+        assert_eq!(received, (0..sent).collect::<Vec<_>>());
+        std::fs::remove_file(path).unwrap();
     }
 }
