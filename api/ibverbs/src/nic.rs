@@ -2,6 +2,7 @@
 //! events.
 
 use remora_broker::client::Watch;
+use remora_broker::environment;
 use remora_verbs::AsyncEvent;
 use remora_verbs::raw::{ChannelAdapter, EventQueue};
 use std::collections::BTreeMap;
@@ -95,10 +96,10 @@ pub(crate) fn shared() -> Result<Arc<Nic>, c_int> {
 #[unsafe(link_section = ".fini_array")]
 static ENDS: extern "C" fn() = process_ends;
 
-/// Ends the recording of the NIC when the process exits: the NIC lives as long as the process, so nothing closes
-/// it.
+/// Ends the recording of the NIC when the process exits. The NIC lives as long as the process, so nothing
+/// else closes it.
 extern "C" fn process_ends() {
-    if std::env::var_os(address::RECORD).is_none() {
+    if environment::variable(address::RECORD).is_none() {
         return;
     }
     if let Ok(place) = NIC.try_lock()

@@ -385,8 +385,11 @@ fn memory_that_could_be_truncated_or_is_too_short_is_refused() {
 
 #[test]
 fn connecting_to_nobody_or_to_silence_fails() {
-    let nobody = connect("remora-nobody-listens-here", Admit::SameUser, Duration::from_secs(1));
-    assert_eq!(nobody.err(), Some(SetupError::Os(rustix::io::Errno::CONNREFUSED)));
+    let nobody = format!("remora-{:032x}", 0);
+    let refused = connect(&nobody, Admit::SameUser, Duration::from_secs(1));
+    assert_eq!(refused.err(), Some(SetupError::Os(rustix::io::Errno::CONNREFUSED)));
+    let other = connect("remora-broker-of-somebody", Admit::SameUser, Duration::from_secs(1));
+    assert_eq!(other.err(), Some(SetupError::BadOffer), "other sockets are not connected to");
     let silent = Listener::new(small(), Admit::SameUser).unwrap();
     let late = connect(silent.name(), Admit::SameUser, Duration::from_millis(20));
     assert_eq!(late.err(), Some(SetupError::Timeout));
