@@ -64,7 +64,7 @@ class Program:
         """A region of so many bytes, with local writes. The program keeps no descriptor of its memory."""
         descriptor = memory(size)
         ranges = numbers(1, 0, 0, size, 1 << 40)
-        key = self.ask(bytes([TABLE, REGISTER]) + numbers(domain, 1) + ranges, [descriptor])
+        key = self.ask(bytes([TABLE, REGISTER]) + numbers(domain, 1) + ranges + bytes([0]), [descriptor])
         os.close(descriptor)
         return key
 

@@ -8,6 +8,7 @@ use remora_verbs::raw::{ChannelAdapter, Wanted};
 use remora_verbs::{Device, MemoryConfig, OpenError, Rules};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::attributes;
@@ -24,6 +25,10 @@ const CAPTURE_LIMIT: &str = "REMORA_CAPTURE_LIMIT";
 pub(crate) const RECORD: &str = "REMORA_RECORD";
 /// Environment variable with the maximum size of that file in bytes.
 const RECORD_LIMIT: &str = "REMORA_RECORD_LIMIT";
+/// Environment variable with the socket of the daemon that lends the NIC.
+const NICD: &str = "REMORA_NICD";
+/// Environment variable with the name under which that daemon keeps the NIC's objects when the program ends.
+const KEEP: &str = "REMORA_KEEP";
 /// Environment variable that leaves page faults to the program if it is 0.
 const GUARD: &str = "REMORA_GUARD";
 /// Random loopback addresses that are tried for a forked child whose parent has its address alone.
@@ -47,6 +52,9 @@ pub(crate) fn open(is_child: bool) -> Result<Opened, OpenError> {
         // docs/guides/drop-in.md
         // says.
         let _ = remora_verbs::page_fault::install();
+    }
+    if let Some(daemon) = text(NICD)? {
+        return lent(Path::new(&daemon));
     }
     let port = text(PORT)?.unwrap_or_else(|| "auto".to_owned());
     let addresses = text(ADDRESS)?.map(|text| parse(&text)).transpose()?.unwrap_or_default();
@@ -77,6 +85,26 @@ pub(crate) fn open(is_child: bool) -> Result<Opened, OpenError> {
         [] => shared(client::default_address(), &[], &options, links),
         [first, further @ ..] => shared(*first, further, &options, links),
     }
+}
+
+/// Attaches to the NIC of the daemon that listens at this path.
+fn lent(daemon: &Path) -> Result<Opened, OpenError> {
+    let mut attachment = Device::nicd(daemon);
+    if let Some(name) = text(KEEP)? {
+        attachment = attachment.keep(name);
+    }
+    let adapter = ChannelAdapter::attach(&attachment)?;
+    let udp_port = adapter.facts().endpoint.udp_port;
+    if udp_port != ROCE_PORT {
+        let words = format!(
+            "{NICD}={}: its NIC has UDP port {udp_port}, and verbs programs address only {ROCE_PORT}: start the daemon with --share",
+            daemon.display()
+        );
+        return Err(OpenError::Port(words));
+    }
+    let port = Arc::new(PortView::always(&adapter));
+    let sources = Sources::new(&adapter, None);
+    Ok(Opened { adapter, watch: None, port, sources })
 }
 
 /// The use of shared-memory links for connections to neighbours.

@@ -118,7 +118,7 @@ pub(crate) fn create(context: *mut IbvContext, attributes: &CqAttributes) -> Res
     if let Some(channel) = channel {
         channel.count(true);
         let channel = Channel::Counted(Arc::clone(&channel.reports));
-        made.raw.report(CqHook { channel, tag: address as u64 });
+        made.raw.report(CqHook { channel, tag: address as u64 }).map_err(errno::of_create)?;
     }
     object.nic.watch(Subject::Cq(made.raw.number()), &made.watcher);
     Ok(handles::give(made))

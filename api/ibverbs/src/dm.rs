@@ -55,10 +55,10 @@ pub(crate) unsafe extern "C" fn alloc_dm(context: *mut IbvContext, attr: *mut Ib
         }
         // A forked child has no device, but gets memory that it can copy to and from.
         let taken = match adapter.is_child() {
-            true => Bytes::heap(attr.length),
-            false => adapter.table().on_nic(attr.length),
+            true => Bytes::heap(attr.length).map_err(errno::of_memory),
+            false => adapter.on_nic(attr.length).map_err(errno::of_create),
         };
-        let bytes = taken.map_err(errno::of_memory)?;
+        let bytes = taken?;
         let verbs = IbvDm {
             context,
             memcpy_to_dm: Some(memcpy_to_dm),
@@ -148,7 +148,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
         // A region of length 0 is registered with one byte, to which no peer has access.
         let (len, access) = if length == 0 { (1, Access::ZERO_BASED) } else { (length, access) };
         let range = Range { bytes: object.bytes.clone(), offset, len, iova: 0 };
-        let key = adapter.table().register(domain.pd, &[range], access).map_err(errno::of_memory)?;
+        let key = adapter.register(domain.pd, &[range], access).map_err(errno::of_create)?;
         mr::give(pd, key, std::ptr::null_mut(), length, flags)
     })())
 }

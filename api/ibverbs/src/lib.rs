@@ -30,6 +30,7 @@ mod gid;
 mod handles;
 mod import;
 mod kernel_abi;
+mod lent_memory;
 mod mappings;
 mod mcast;
 mod mr;

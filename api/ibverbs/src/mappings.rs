@@ -32,9 +32,7 @@ const _: () = assert!(size_of::<Query>() == 104);
 /// Returns EFAULT if a page of the range is not mapped, or its mapping lacks one of the `rights`. Without
 /// /proc only unmapped pages are found.
 pub(crate) fn check(start: *mut c_void, length: usize, rights: u64) -> Result<(), c_int> {
-    // SAFETY: queries a number of the system.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let first = start as usize & !(page - 1);
+    let first = start as usize & !(page() - 1);
     let end = (start as usize).checked_add(length).ok_or(libc::EFAULT)?;
     // Opened each time, because a forked child has mappings of its own.
     let allowed = match File::open("/proc/self/maps") {
@@ -46,6 +44,73 @@ pub(crate) fn check(start: *mut c_void, length: usize, rights: u64) -> Result<()
         Err(_) => has_no_hole(first, end),
     };
     if allowed { Ok(()) } else { Err(libc::EFAULT) }
+}
+
+/// The size of a page in bytes.
+pub(crate) fn page() -> usize {
+    // SAFETY: queries a number of the system.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// A mapping of the process, or the part of it that lies in a range.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub start: u64,
+    pub end: u64,
+    /// The arguments `prot` of mmap.
+    pub protection: c_int,
+    /// True if other processes do not see what is written.
+    pub is_private: bool,
+    /// The offset of `start` in the file.
+    pub offset: u64,
+    /// The number of the file; 0 if there is none.
+    pub inode: u64,
+}
+
+/// Returns the mappings of a range of pages, in the order of addresses. EFAULT if a page is not mapped, and
+/// EOPNOTSUPP without /proc.
+pub(crate) fn of_range(first: u64, end: u64) -> Result<Vec<Mapping>, c_int> {
+    let mappings = within(first, end)?;
+    let mut address = first;
+    for mapping in &mappings {
+        if mapping.start != address {
+            return Err(libc::EFAULT);
+        }
+        address = mapping.end;
+    }
+    if address == end { Ok(mappings) } else { Err(libc::EFAULT) }
+}
+
+/// Returns the mappings within a range of pages, which may have holes.
+pub(crate) fn within(first: u64, end: u64) -> Result<Vec<Mapping>, c_int> {
+    let maps = File::open("/proc/self/maps").map_err(|_| libc::EOPNOTSUPP)?;
+    let lines = BufReader::new(maps).split(b'\n').map_while(Result::ok);
+    let all = lines.map_while(|line| whole(&line));
+    let inside = all.take_while(|mapping| mapping.start < end).filter(|mapping| mapping.end > first);
+    Ok(inside.map(|mapping| mapping.cut(first, end)).collect())
+}
+
+impl Mapping {
+    /// Returns the part that lies in a range.
+    fn cut(self, first: u64, end: u64) -> Mapping {
+        let start = self.start.max(first);
+        Mapping { start, end: self.end.min(end), offset: self.offset + (start - self.start), ..self }
+    }
+}
+
+/// Parses a line such as `7f00-7f10 rw-p 00000000 00:01 1234 /memfd:x (deleted)`.
+fn whole(line: &[u8]) -> Option<Mapping> {
+    let mut words = std::str::from_utf8(line.split(|byte| *byte == b'/').next()?).ok()?.split_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let shown = words.next()?.as_bytes();
+    let right = |index: usize, letter, right| if shown.get(index) == Some(&letter) { right } else { 0 };
+    let protection =
+        right(0, b'r', libc::PROT_READ) | right(1, b'w', libc::PROT_WRITE) | right(2, b'x', libc::PROT_EXEC);
+    let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
+    let offset = hexadecimal(words.next()?)?;
+    let inode = words.nth(1)?.parse().ok()?;
+    let [start, end] = [hexadecimal(start)?, hexadecimal(end)?];
+    Some(Mapping { start, end, protection, is_private: shown.get(3) == Some(&b'p'), offset, inode })
 }
 
 /// Returns whether each page is mapped. Valgrind takes this system call for one that reads the bytes, and

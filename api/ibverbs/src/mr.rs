@@ -3,9 +3,10 @@
 use remora_abi::objects::{IbvMr, IbvPd, IbvSge};
 use remora_verbs::{Access, Key, page_fault};
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use crate::handles::{self, Kind, Object};
+use crate::lent_memory::{self, LentMemory};
 use crate::pd;
 use crate::{context, errno, mappings};
 
@@ -15,6 +16,8 @@ use crate::{context, errno, mappings};
 pub(crate) struct MrObject {
     pub verbs: std::cell::UnsafeCell<IbvMr>,
     access: Mutex<u32>,
+    /// The pages, if the NIC belongs to a daemon.
+    lent: Mutex<Option<LentMemory>>,
 }
 
 impl Object for MrObject {
@@ -72,10 +75,25 @@ pub(crate) fn give(
     length: usize,
     flags: u32,
 ) -> Result<*mut IbvMr, c_int> {
+    give_with(pd, key, start, length, flags, None)
+}
+
+fn give_with(
+    pd: *mut IbvPd,
+    key: Key,
+    start: *mut c_void,
+    length: usize,
+    flags: u32,
+    lent: Option<LentMemory>,
+) -> Result<*mut IbvMr, c_int> {
     let context = pd::look(pd)?.verbs.context;
     let verbs =
         IbvMr { context, pd, addr: start, length, handle: key.get(), lkey: key.get(), rkey: key.get() };
-    Ok(handles::give(Box::new(MrObject { verbs: verbs.into(), access: Mutex::new(flags) })))
+    Ok(handles::give(Box::new(MrObject {
+        verbs: verbs.into(),
+        access: Mutex::new(flags),
+        lent: Mutex::new(lent),
+    })))
 }
 
 fn reg_mr(
@@ -92,9 +110,13 @@ fn reg_mr(
         return reg_all(pd, iova, flags);
     }
     let (access, iova) = checked(start, length, iova, flags)?;
+    if adapter.is_lent() {
+        let (key, lent) = lent_memory::register(adapter, object.pd, start as u64, length, iova, access)?;
+        return give_with(pd, key, start, length, flags, Some(lent));
+    }
     // SAFETY: by the manual pages, the program keeps the memory until it deregisters the region.
-    let key = unsafe { adapter.table().register_raw(object.pd, start.cast(), length, iova, access) };
-    give(pd, key.map_err(errno::of_memory)?, start, length, flags)
+    let key = unsafe { adapter.register_raw(object.pd, start.cast(), length, iova, access) };
+    give(pd, key.map_err(errno::of_create)?, start, length, flags)
 }
 
 /// Registers the whole address space (implicit on-demand paging).
@@ -106,13 +128,13 @@ fn reg_all(pd: *mut IbvPd, iova: u64, flags: u32) -> Result<*mut IbvMr, c_int> {
         return Err(if access.contains(Access::ON_DEMAND) { libc::EINVAL } else { libc::EFAULT });
     }
     // Most of these addresses are not mapped, so page faults must be handled.
-    if !page_fault::is_installed() {
+    if !page_fault::is_installed() || adapter.is_lent() {
         return Err(libc::EOPNOTSUPP);
     }
     page_fault::reinstall();
     // SAFETY: page faults are handled.
-    let key = unsafe { adapter.table().register_all(object.pd, access) };
-    give(pd, key.map_err(errno::of_memory)?, std::ptr::null_mut(), usize::MAX, flags)
+    let key = unsafe { adapter.register_all(object.pd, access) };
+    give(pd, key.map_err(errno::of_create)?, std::ptr::null_mut(), usize::MAX, flags)
 }
 
 /// Registers memory under its own addresses.
@@ -159,7 +181,9 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut IbvMr) -> c_int {
         let verbs = unsafe { *object.verbs.get() };
         let adapter = &context::look(verbs.context)?.nic.adapter;
         if !adapter.is_child() {
-            adapter.table().deregister(Key::new(verbs.lkey)).map_err(errno::of_memory)?;
+            let lent = || object.lent.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let ended = adapter.deregister_and(Key::new(verbs.lkey), || drop(lent()));
+            ended.map_err(errno::of_create)?;
         }
         handles::take::<MrObject>(mr).map(drop)
     })())
@@ -200,17 +224,19 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     let done = (|| {
         let pd = if flags & DOMAIN != 0 { pd } else { verbs.pd };
         let (start, length) = if moves { (start, length) } else { (verbs.addr, verbs.length) };
-        let mut kept = object.access.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut kept = object.access.lock().unwrap_or_else(PoisonError::into_inner);
         let access = if changes { access as u32 } else { *kept };
         let adapter = &context::look(verbs.context)?.nic.adapter;
         adapter.refuse_child().map_err(errno::of_create)?;
+        if adapter.is_lent() {
+            return Err(libc::EOPNOTSUPP);
+        }
         let domain = pd::look(pd)?.pd;
         let (rights, iova) = checked(start, length, start as u64, access)?;
         let key = Key::new(verbs.lkey);
-        let table = adapter.table();
         // SAFETY: as for a new region.
-        unsafe { table.reregister_raw(key, domain, start.cast(), length, iova, rights) }
-            .map_err(errno::of_memory)?;
+        unsafe { adapter.reregister_raw(key, domain, start.cast(), length, iova, rights) }
+            .map_err(errno::of_create)?;
         (verbs.pd, verbs.addr, verbs.length, *kept) = (pd, start, length, access);
         Ok(())
     })();
@@ -229,7 +255,7 @@ pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut IbvPd) -> *mut IbvMr {
         let object = pd::look(pd)?;
         let adapter = &context::look(object.verbs.context)?.nic.adapter;
         adapter.refuse_child().map_err(errno::of_create)?;
-        let key = adapter.table().register_null(object.pd).map_err(errno::of_memory)?;
+        let key = adapter.register_null(object.pd).map_err(errno::of_create)?;
         give(pd, key, std::ptr::null_mut(), usize::MAX, 0)
     })())
 }

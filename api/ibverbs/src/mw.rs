@@ -38,7 +38,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut IbvPd, kind: c_int) -> *mut Ib
         };
         let adapter = &context::look(object.verbs.context)?.nic.adapter;
         adapter.refuse_child().map_err(errno::of_create)?;
-        let key = adapter.table().alloc_window(object.pd, window).map_err(errno::of_memory)?;
+        let key = adapter.alloc_window(object.pd, window).map_err(errno::of_create)?;
         let context = object.verbs.context;
         let rkey = key.get();
         let handle = key.get();
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut IbvMw) -> c_int {
         let context = unsafe { (*object.verbs.get()).context };
         let adapter = &context::look(context)?.nic.adapter;
         if !adapter.is_child() {
-            adapter.table().free_window(object.key).map_err(errno::of_memory)?;
+            adapter.free_window(object.key).map_err(errno::of_create)?;
         }
         handles::take::<MwObject>(mw).map(drop)
     })())

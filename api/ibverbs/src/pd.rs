@@ -51,7 +51,7 @@ pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut IbvContext) -> *mut I
     errno::pointer((|| {
         let adapter = &context::look(context)?.nic.adapter;
         adapter.refuse_child().map_err(errno::of_create)?;
-        Ok(give(context, adapter.table().alloc_pd().map_err(errno::of_memory)?, None))
+        Ok(give(context, adapter.alloc_domain().map_err(errno::of_create)?, None))
     })())
 }
 
@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut IbvPd) -> c_int {
         }
         let adapter = &context::look(object.verbs.context)?.nic.adapter;
         if !adapter.is_child() {
-            adapter.table().free_pd(object.pd).map_err(errno::of_memory)?;
+            adapter.free_domain(object.pd).map_err(errno::of_create)?;
         }
         handles::take::<PdObject>(pd).map(drop)
     })())

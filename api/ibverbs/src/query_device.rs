@@ -77,17 +77,22 @@ fn describe() -> IbvDeviceAttr {
     }
 }
 
-fn describe_ex() -> IbvDeviceAttrEx {
+/// The capabilities of on-demand paging. A daemon cannot follow the page faults of its programs.
+fn odp(is_lent: bool) -> IbvOdpCaps {
+    if is_lent {
+        return IbvOdpCaps { general_caps: 0, per_transport_caps: [0; 3] };
+    }
     let implicit = if remora_verbs::page_fault::is_installed() { ODP_IMPLICIT } else { 0 };
+    // Every region can have absent pages. That holds for datagrams too, but programs query only send and
+    // receive.
+    IbvOdpCaps { general_caps: ODP_SUPPORT | implicit, per_transport_caps: [ODP_ALL, 0x3, 0x3] }
+}
+
+fn describe_ex(is_lent: bool) -> IbvDeviceAttrEx {
     IbvDeviceAttrEx {
         orig_attr: describe(),
         comp_mask: 0,
-        // Every region can have absent pages. That holds for datagrams too, but programs query only send and
-        // receive.
-        odp_caps: IbvOdpCaps {
-            general_caps: ODP_SUPPORT | implicit,
-            per_transport_caps: [ODP_ALL, 0x3, 0x3],
-        },
+        odp_caps: odp(is_lent),
         completion_timestamp_mask: (1 << TIMESTAMP_BITS) - 1,
         hca_core_clock: CLOCK_KHZ,
         device_cap_flags_ex: CAPABILITIES.into(),
@@ -106,7 +111,7 @@ fn describe_ex() -> IbvDeviceAttrEx {
         cq_mod_caps: [0; 2],
         max_dm_size: attributes::DM_BYTES as u64,
         pci_atomic_caps: [0; 3],
-        xrc_odp_caps: ODP_ALL,
+        xrc_odp_caps: if is_lent { 0 } else { ODP_ALL },
         phys_port_cnt_ex: 1,
     }
 }
@@ -130,11 +135,11 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     capacity: usize,
 ) -> c_int {
     errno::number((|| {
-        context::look(context)?;
+        let is_lent = context::look(context)?.nic.adapter.is_lent();
         if out.is_null() || capacity < size_of::<IbvDeviceAttr>() {
             return Err(libc::EINVAL);
         }
-        context::copy_known(out, capacity, &describe_ex());
+        context::copy_known(out, capacity, &describe_ex(is_lent));
         Ok(())
     })())
 }
@@ -149,6 +154,9 @@ pub(crate) unsafe extern "C" fn query_rt_values(context: *mut IbvContext, values
         // SAFETY: NULL, or the program's structure.
         let values = unsafe { values.as_mut() }.ok_or(libc::EINVAL)?;
         if values.comp_mask & !RAW_CLOCK != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if object.nic.adapter.is_lent() {
             return Err(libc::EOPNOTSUPP);
         }
         let now = object.nic.adapter.now();

@@ -1,15 +1,15 @@
 //! The engine that serves a queue: one of this process, or the daemon's.
 
-use remora_host::connect::Uplink;
+use remora_host::connect::{ROUTE_PATIENCE, Uplink};
 use remora_host::{AttachRefusal, Engine, PortFacts};
-use remora_memory::{Bytes, MemoryCommand, MemoryReply, Owner, Reentered};
+use remora_memory::{Bytes, MemoryCommand, MemoryReply, Owner, Pd, Reentered};
 use remora_nic::kernel::Shipped;
 use remora_nic::{
-    AsyncEvent, BellOwner, Command, Device, DeviceError, Doorbell, FromReply, HandedPart, Modify, PartNumber,
-    Reply, Ring,
+    AddressVector, AsyncEvent, BellOwner, Command, Device, DeviceError, Doorbell, FromReply, HandedPart,
+    Modify, PartNumber, Reply, Ring,
 };
 use remora_wire::Qpn;
-use remora_wire::frame::Endpoint;
+use remora_wire::frame::{Endpoint, Peer};
 use std::sync::Arc;
 
 use crate::CreateError;
@@ -86,6 +86,46 @@ impl EngineHandle {
                 .iter()
                 .try_for_each(|change| self.ask(Command::ModifyQp { qp, change: Box::new(*change) })),
         }
+    }
+
+    /// Changes a queue pair. The destination of its address vector becomes a peer of the port, unless `link`
+    /// is the peer. Returns the peer that the queue pair uses, which the caller releases.
+    pub(crate) fn modify_with_peer(
+        &self,
+        qp: Qpn,
+        mut change: Modify,
+        link: Option<Peer>,
+    ) -> Result<Option<Peer>, CreateError> {
+        if let EngineHandle::Own(engine) = self {
+            return Ok(engine.modify_with_peer(qp, change, link)?);
+        }
+        let peer = change.address.as_mut().map(|address| self.reach(address)).transpose()?;
+        let modified = self.ask::<()>(Command::ModifyQp { qp, change: Box::new(change) });
+        modified.map(|()| peer).inspect_err(|_| {
+            peer.into_iter().for_each(|peer| self.uplink().release_peer(peer));
+        })
+    }
+
+    /// Creates an address handle. The destination becomes a peer of the port. Returns the number of the
+    /// handle, and the peer, which the caller releases.
+    pub(crate) fn create_address_handle(
+        &self,
+        pd: Pd,
+        mut address: AddressVector,
+    ) -> Result<(u32, Peer), CreateError> {
+        if let EngineHandle::Own(engine) = self {
+            return Ok(engine.create_address_handle(pd, address)?);
+        }
+        let peer = self.reach(&mut address)?;
+        let number = self.ask(Command::CreateAddressHandle { pd, address });
+        number.map(|number| (number, peer)).inspect_err(|_| self.uplink().release_peer(peer))
+    }
+
+    /// Makes the destination of an address vector a peer of the port.
+    fn reach(&self, address: &mut AddressVector) -> Result<Peer, CreateError> {
+        let reached = self.uplink().reach(0, address.route.destination, ROUTE_PATIENCE);
+        address.peer = reached.map_err(|error| CreateError::Unreachable(error.to_string()))?;
+        Ok(address.peer)
     }
 
     /// Destroys an object by this command, because its handle is dropped. The daemon keeps objects that the

@@ -1,6 +1,6 @@
 //! The raw layer: the verbs as C programs know them, for libraries that implement the ABI of libibverbs.
 //!
-//! Queue pairs are created in RESET and moved by [`Modify`](crate::Modify). Address vectors are made from a
+//! The NIC belongs to the process, or a daemon lends it. Queue pairs are created in RESET and moved by [`Modify`](crate::Modify). Address vectors are made from a
 //! GID. Any threads may share the objects, which have no lock beside the engine's. Dropping an object
 //! destroys nothing: each object has a `destroy`, which is refused while another object uses it, as by the
 //! kernel.
@@ -10,7 +10,7 @@
 //! use remora_verbs::{Access, Device, Modify, Operation, Payload, Service, State, WorkRequest};
 //!
 //! let adapter = ChannelAdapter::open(&Device::udp("127.0.0.1:0")?)?;
-//! let pd = adapter.table().alloc_pd()?;
+//! let pd = adapter.alloc_domain()?;
 //! let cq = Cq::create(&adapter, 16, None, false)?;
 //! let attributes = QpAttributes { max_send_wr: 4, max_recv_wr: 4, ..QpAttributes::default() };
 //! let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes)?;
@@ -43,21 +43,21 @@
 mod address;
 mod channel_adapter;
 mod cq;
-mod guarded;
+mod inside;
 mod introduce;
 mod links;
-mod multicast;
+mod memory;
 mod qp;
+mod reports;
 mod srq;
 
 pub use address::Ah;
 pub use channel_adapter::ChannelAdapter;
 pub use cq::Cq;
 pub use introduce::{Introduce, Links, NoLink};
-pub(crate) use multicast::{attach, leave};
 pub use qp::{Qp, QpAttributes};
 pub use remora_host::{Channel, CqHook, EventHook, EventQueue};
-pub use remora_memory::{Pd, Table};
+pub use remora_memory::Pd;
 pub use remora_nic::cqe::Cqe;
 pub use remora_nic::wqe::{MAX_INLINE, MAX_SGE};
 pub use remora_nic::{Destination, MAX_RING_SLOTS, ReceiveQueue, SendQueue, Target};

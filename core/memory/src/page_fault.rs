@@ -18,6 +18,8 @@
 mod exception_table;
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri)))]
 mod handler;
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri)))]
+mod moving;
 
 use crate::Error;
 
@@ -99,6 +101,15 @@ pub fn count() -> u64 {
     return handler::count();
     #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri))))]
     0
+}
+
+/// Calls `replace`, which replaces the mapping of the `len` bytes from `first` on. While `replace` has made
+/// the pages read-only, threads that write to them wait in the handler ([`install`]). A system call that
+/// writes to them fails with EFAULT. `replace` must not write to the pages; they may hold the heap and the
+/// stacks of other threads, but not the caller's stack.
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri)))]
+pub fn while_moving<R>(first: usize, len: usize, replace: impl FnOnce() -> R) -> R {
+    moving::while_moving(first, len, replace)
 }
 
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri))))]

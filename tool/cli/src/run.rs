@@ -13,15 +13,16 @@ use clap::Parser;
 use remora_broker::GIDS;
 use remora_broker::client::{self, ADDRESS, ALONE, COMMAND, FAULT, LIBRARY_PATH, PORT};
 use remora_broker::paths::{PATHS, PrivateFolder};
-use remora_options::device::{CAPTURE, CAPTURE_LIMIT, OwnAddress, RECORD, RECORD_LIMIT};
+use remora_options::device::{CAPTURE, CAPTURE_LIMIT, KEEP, NICD, OwnAddress, RECORD, RECORD_LIMIT};
 use remora_options::ending;
+use remora_verbs::{Device, PortKind};
 
 use crate::{broker, capture, unreplaced};
 
 /// Arguments of `remora run`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora run -- ib_write_bw 127.0.0.1\n  remora run --address 10.0.0.1 -- rping -s -a 10.0.0.1\n  remora run --fault loss.toml --capture run.pcapng -- python3 my_pyverbs.py\n  remora run --record run.rec -- ib_send_bw 127.0.0.1\n\nThe program ends as it would without Remora: signals and exit status are passed on. The variables that are set are listed in docs/reference/environment.md."
+    after_help = "Examples:\n  remora run -- ib_write_bw 127.0.0.1\n  remora run --address 10.0.0.1 -- rping -s -a 10.0.0.1\n  remora run --fault loss.toml --capture run.pcapng -- python3 my_pyverbs.py\n  remora run --record run.rec -- ib_send_bw 127.0.0.1\n  remora run --nicd /run/remora/nic.sock -- ib_read_lat\n\nThe program ends as it would without Remora: signals and exit status are passed on. The variables that are set are listed in docs/reference/environment.md."
 )]
 pub(crate) struct Args {
     /// Port of the device: auto uses shared-memory links to programs of this host and UDP to all others;
@@ -54,6 +55,18 @@ pub(crate) struct Args {
     /// Give the program its address alone: no broker is started, and no other program can use the address.
     #[arg(long)]
     alone: bool,
+    /// Use the NIC that the daemon at this socket lends, instead of one of the program's own (`remora serve
+    /// nic`). The daemon's port must be udp or xdp; rdma_cm programs need a daemon with --share.
+    #[arg(
+        long,
+        value_name = "PATH",
+        conflicts_with_all = ["port", "address", "fault", "capture", "record", "alone"]
+    )]
+    nicd: Option<PathBuf>,
+    /// Let the daemon keep the program's queue pairs and memory under this name when the program ends, even
+    /// if it is killed. `remora nic end NAME` ends them.
+    #[arg(long, value_name = "NAME", requires = "nicd")]
+    keep: Option<String>,
     /// Leave /sys, /dev and the search path as they are: no library is preloaded.
     #[arg(long)]
     no_paths: bool,
@@ -62,6 +75,8 @@ pub(crate) struct Args {
     program: Vec<OsString>,
 }
 
+/// The UDP port of RoCE v2, which verbs programs cannot change.
+const ROCE_PORT: u16 = 4791;
 /// Name of the link to the libraries in a private folder.
 const LINK: &str = "lib";
 /// File name of the library that shows the device's paths in /sys and /dev to programs.
@@ -107,11 +122,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(words) = unreplaced::reason(program) {
         eprintln!("remora: {words}");
     }
-    let alone = args.alone || args.port.is_alone();
-    let address = broker::address(args.address.first().copied());
+    let alone = args.alone || args.port.is_alone() || args.nicd.is_some();
+    let address = match &args.nicd {
+        Some(daemon) => address_of(daemon)?,
+        None => broker::address(args.address.first().copied()),
+    };
     let own = std::env::current_exe().context("finding the path of this executable")?;
     let start = if alone { client::Start::Alone } else { client::Start::Command(own.clone()) };
-    let every_address = args.address.is_empty();
+    let every_address = args.address.is_empty() && args.nicd.is_none();
     let options = client::Options { start, every_address, ..client::Options::from_environment() };
     if !alone {
         client::start(address, &options)?;
@@ -119,7 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let preload = Some(libraries.join(PRELOAD)).filter(|preload| !args.no_paths && preload.exists());
     // Both folders must exist while the program runs.
     let chosen: Vec<SocketAddr> = args.address.iter().map(|own| own.at(0)).collect();
-    let shown = if every_address { &[address][..] } else { &chosen };
+    let shown = if chosen.is_empty() { &[address][..] } else { &chosen };
     let paths = preload.as_ref().map(|_| client::Paths::open(shown, &options)).transpose()?;
     let mut command = Command::new(program);
     command.env_remove(PATHS);
@@ -130,10 +148,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     command.args(words).env(PORT, &args.port.0).env(COMMAND, own);
     command.env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &libraries));
-    match every_address {
+    match args.address.is_empty() {
         true => command.env_remove(ADDRESS),
         false => command.env(ADDRESS, list(&args.address)),
     };
+    borrow(&mut command, args)?;
     if let Some(path) = &args.fault {
         let rules = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
         remora_host::Rules::parse(&rules).map_err(|error| {
@@ -142,7 +161,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         command.env(FAULT, std::path::absolute(path)?);
     }
     observe(&mut command, args)?;
-    match alone {
+    match alone && args.nicd.is_none() {
         true => command.env(ALONE, "1"),
         false => command.env_remove(ALONE),
     };
@@ -153,6 +172,38 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     drop(link);
     if !status.success() {
         std::process::exit(capture::code(status));
+    }
+    Ok(())
+}
+
+/// Returns the address of the NIC that the daemon at `path` lends, from which a program would get it.
+fn address_of(path: &Path) -> Result<SocketAddr> {
+    let context = Device::nicd(path).open()?;
+    let port = context.port();
+    ensure!(
+        port.kind != PortKind::Shm,
+        "the NIC daemon at {} has port shm, whose NIC verbs programs cannot address: start it with --port udp --share",
+        path.display()
+    );
+    ensure!(
+        port.endpoint.udp_port == ROCE_PORT,
+        "the NIC daemon at {} has UDP port {}, and verbs programs address only {ROCE_PORT}: start it with --share",
+        path.display(),
+        port.endpoint.udp_port
+    );
+    Ok(SocketAddr::new(port.endpoint.address.into(), port.endpoint.udp_port))
+}
+
+/// Sets the variables of a NIC that a daemon lends.
+fn borrow(command: &mut Command, args: &Args) -> Result<()> {
+    command.env_remove(NICD).env_remove(KEEP);
+    if let Some(path) = &args.nicd {
+        // An abstract name begins with `@` and is no path.
+        let is_name = path.as_os_str().as_bytes().first() == Some(&b'@');
+        command.env(NICD, if is_name { path.clone() } else { std::path::absolute(path)? });
+    }
+    if let Some(name) = &args.keep {
+        command.env(KEEP, name);
     }
     Ok(())
 }

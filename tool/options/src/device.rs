@@ -114,6 +114,12 @@ pub const RECORD: &str = "REMORA_RECORD";
 /// The environment variable with the maximum number of bytes of that file.
 pub const RECORD_LIMIT: &str = "REMORA_RECORD_LIMIT";
 
+/// Environment variable with the socket of the NIC daemon that lends a program its NIC.
+pub const NICD: &str = "REMORA_NICD";
+
+/// Environment variable with the name under which the daemon keeps the program's objects.
+pub const KEEP: &str = "REMORA_KEEP";
+
 /// Returns the value of [`CAPTURE_LIMIT`], or `None` if it is unset or empty.
 fn limit() -> Result<Option<u64>> {
     let Some(text) = std::env::var_os(CAPTURE_LIMIT).filter(|text| !text.is_empty()) else { return Ok(None) };

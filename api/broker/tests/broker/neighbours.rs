@@ -57,7 +57,7 @@ impl Program {
             counted.counters()
         };
         let watch = Watch::of(&range, links, None, counters, || {}).unwrap();
-        let pd = adapter.table().alloc_pd().unwrap();
+        let pd = adapter.alloc_domain().unwrap();
         let cq = Cq::create(&adapter, 64, None, false).unwrap();
         Program { range, adapter, pd, cq, gate, _watch: watch }
     }

@@ -60,7 +60,7 @@ impl Program {
         let failing = Arc::clone(&adapter);
         let watch =
             Watch::of(&range, None, None, move || counted.counters(), move || failing.fail()).unwrap();
-        let pd = adapter.table().alloc_pd().unwrap();
+        let pd = adapter.alloc_domain().unwrap();
         let cq = Cq::create(&adapter, 64, None, false).unwrap();
         let caps = QpAttributes {
             max_send_wr: 8,
@@ -72,7 +72,7 @@ impl Program {
         let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &caps).unwrap();
         let memory = Bytes::heap(SINK + SIZE).unwrap();
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-        let key = adapter.table().register(pd, &[Range::whole(&memory)], access).unwrap();
+        let key = adapter.register(pd, &[Range::whole(&memory)], access).unwrap();
         let init = Modify {
             state: Some(State::Init),
             access: Some(access),
@@ -227,8 +227,8 @@ impl Program {
     fn end(self) {
         assert_eq!(self.adapter.counters().rx_icrc_encapsulated, 0);
         self.qp.destroy().unwrap();
-        self.adapter.table().deregister(self.key).unwrap();
-        self.adapter.table().free_pd(self.pd).unwrap();
+        self.adapter.deregister(self.key).unwrap();
+        self.adapter.free_domain(self.pd).unwrap();
     }
 }
 

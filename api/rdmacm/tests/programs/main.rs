@@ -4,6 +4,7 @@
 mod c_programs;
 mod connections;
 mod gids;
+mod lent;
 #[path = "../../../ibverbs/tests/programs/library.rs"]
 mod library;
 mod links;

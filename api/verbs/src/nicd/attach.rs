@@ -46,6 +46,11 @@ impl Attachment {
     /// # Errors
     /// [`OpenError`], whose text says in one line what is wrong and how to put it right.
     pub fn open(&self) -> Result<Context, OpenError> {
+        Ok(Context::of_daemon(self.client()?))
+    }
+
+    /// Attaches to the daemon, and returns the program's end.
+    pub(crate) fn client(&self) -> Result<DaemonClient, OpenError> {
         let socket_path = self.path.display();
         if self.name.len() > MAX_NAME || self.kept && self.name.is_empty() {
             return Err(OpenError::Port(format!("a tenant's name has 1 to {MAX_NAME} bytes")));
@@ -64,8 +69,7 @@ impl Attachment {
             )));
         }
         let hello = Request::Attach { version: VERSION, name: self.name.clone(), kept: self.kept };
-        let daemon = DaemonClient::attach(socket, &hello).map_err(|error| port_error(&self.path, &error))?;
-        Ok(Context::of_daemon(daemon))
+        DaemonClient::attach(socket, &hello).map_err(|error| port_error(&self.path, &error))
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::message::{MAGIC, MAX_PACKET, Reply, Request, TenantFacts, VERSION, wipe};
 use super::options::Options;
 use super::rma::RmaService;
-use super::tenant::{EventRoutes, Program, ReplyResult, Shared, Tenant, begin};
+use super::tenant::{EventRoutes, Outliving, Program, ReplyResult, Shared, Tenant, begin};
 use super::users::{Amounts, Claim, Resource, User, Users, bounds};
 use crate::rma::RmaOptions;
 use crate::{Context, Counters, Device, PortFacts};
@@ -61,6 +61,7 @@ struct DaemonState {
     context: Context,
     rma: Arc<RmaService>,
     events: Arc<EventRoutes>,
+    outliving: Arc<Outliving>,
     options: Options,
     uid: u32,
     register: Mutex<Register>,
@@ -123,6 +124,7 @@ impl Daemon {
             context,
             rma,
             events,
+            outliving: Arc::default(),
             options: options.clone(),
             uid: own_uid(),
             register: Mutex::default(),
@@ -319,11 +321,11 @@ impl DaemonState {
         if name.is_none() {
             self.register().passing.insert(serial, (uid, Arc::clone(&tenant)));
         }
-        let welcome = lock(&tenant).welcome(program);
+        // The socket alone does not show the end of a process whose child holds it open.
+        let process = socket.peer_process(FoundBy::default()).ok().map(Arc::new);
+        let welcome = lock(&tenant).welcome(program, process.clone());
         if answer(socket, welcome) {
-            // The socket alone does not show the end of a process whose child holds it open.
-            let process = socket.peer_process(FoundBy::default()).ok();
-            while has_packet(socket, process.as_ref()) && self.serve_request(socket, &tenant) {}
+            while has_packet(socket, process.as_deref()) && self.serve_request(socket, &tenant) {}
         }
         self.part(serial, name, &tenant);
     }
@@ -337,10 +339,11 @@ impl DaemonState {
     fn greet(&self, user: &User, holder: Holder, request: Request) -> Result<(Option<Name>, Shared), String> {
         let Request::Attach { version, name, kept } = request else { return Err(nonsense()) };
         right_version(version)?;
+        self.outliving.sweep();
         let fresh = || {
             let limits = self.options.limits;
             let rma = Arc::clone(&self.rma);
-            let tenant = Tenant::new(&self.context, limits, user.clone(), rma, &self.events);
+            let tenant = Tenant::new(&self.context, limits, user.clone(), rma, &self.events, &self.outliving);
             Ok::<Shared, String>(Arc::new(Mutex::new(tenant.map_err(|error| error.to_string())?)))
         };
         if !kept {

@@ -4,7 +4,9 @@ use remora_host::codec::{decode, encode};
 use remora_host::connect::SetupConnection;
 use remora_host::packet::PacketSocket;
 use remora_host::{Channel, Doorbells, EngineId, PortFacts};
-use remora_memory::{Bytes, ForkMark, MemoryCommand, MemoryReply, Range, Reentered, WindowType};
+use remora_memory::{
+    Access, Bytes, ForkMark, Key, MemoryCommand, MemoryReply, Pd, Range, Reentered, WindowType,
+};
 use remora_nic as nic;
 use remora_nic::kernel::Shipped;
 use remora_nic::rma::RegionKey;
@@ -142,6 +144,11 @@ impl DaemonClient {
         self.keeps
     }
 
+    /// Returns whether an earlier program has left objects with the daemon.
+    pub(crate) fn has_kept(&self) -> bool {
+        matches!(self.ask(&Request::Kept(0), &[]), Ok((Reply::Kept(_), _)))
+    }
+
     /// The descriptor that is readable while an asynchronous event waits.
     pub(crate) fn events(&self) -> &Channel {
         &self.events
@@ -243,6 +250,27 @@ impl DaemonClient {
         }
     }
 
+    /// Registers memory of this process, which keeps its bytes whatever becomes of the attachment.
+    pub(crate) fn register_own(&self, pd: Pd, ranges: &[Range], access: Access) -> Result<Key, CreateError> {
+        let (ranges, memory) = sent_ranges(ranges)?;
+        let command = TableCommand::Register { pd, access, ranges, own: true };
+        match self.ask(&Request::Table(command), &memory)?.0 {
+            Reply::Key(key) => Ok(key),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
+    /// Ends a region whose memory keeps its bytes until [`free_memory`](DaemonClient::free_memory). Returns the
+    /// number of the memory.
+    pub(crate) fn retire(&self, region: Key) -> Result<u32, CreateError> {
+        self.number(&Request::Table(TableCommand::Retire(region)))
+    }
+
+    /// Gives back the memory of a region that has ended.
+    pub(crate) fn free_memory(&self, number: u32) {
+        self.release_by(&Request::Table(TableCommand::FreeMemory(number)));
+    }
+
     /// Hands the code of a shipped kernel to the NIC, once for each of `lanes` lanes.
     pub(crate) fn hand_shipped(&self, kernel: Shipped, lanes: u32) -> Result<PartNumber, CreateError> {
         self.number(&Request::HandKernel { kernel: kernel.number(), lanes }).map(PartNumber)
@@ -338,7 +366,7 @@ impl Device for DaemonClient {
             MemoryCommand::Register { pd, ranges, access } => {
                 let (sent, descriptors) = sent_ranges(ranges)?;
                 memory = descriptors;
-                TableCommand::Register { pd, access, ranges: sent }
+                TableCommand::Register { pd, access, ranges: sent, own: false }
             }
             MemoryCommand::RegisterNull(pd) => TableCommand::RegisterNull(pd),
             MemoryCommand::Deregister(key) => TableCommand::Deregister(key),

@@ -90,6 +90,8 @@ pub(crate) enum TableCommand {
         access: Access,
         #[serde(with = "Bounded::<MAX_RANGES>")]
         ranges: Vec<SentRange>,
+        /// True if the bytes are memory of the program itself, which must keep them as long as it runs.
+        own: bool,
     },
     RegisterNull(Pd),
     Deregister(Key),
@@ -101,6 +103,9 @@ pub(crate) enum TableCommand {
     },
     QueryWindow(Key),
     FreeWindow(Key),
+    /// Deregisters a region whose memory keeps its bytes until `FreeMemory` names the number in the reply.
+    Retire(Key),
+    FreeMemory(u32),
 }
 
 /// A range of a region: a part of the memory of one of the descriptors.

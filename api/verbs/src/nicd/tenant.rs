@@ -21,10 +21,11 @@ use std::sync::Arc;
 
 use events::EventOwner;
 pub(super) use events::EventRoutes;
+pub(super) use lent_memory::Outliving;
 use lent_memory::{LentMemories, LentMemory};
 pub(super) use links::begin;
 use links::{HeldPeers, Offer};
-use memory::{Domain, Region};
+use memory::{Domain, Region, Retired};
 use parts::Parts;
 use rma::Exposed;
 
@@ -106,6 +107,9 @@ pub(crate) struct Tenant {
     user: User,
     rma: Arc<RmaService>,
     program: Program,
+    /// The attached process; `None` if the daemon cannot see it.
+    process: Option<Arc<OwnedFd>>,
+    outliving: Arc<Outliving>,
     set: u32,
     doorbells: Bytes,
     wake: OwnedFd,
@@ -121,6 +125,7 @@ pub(crate) struct Tenant {
     objects: BTreeMap<Place, Held>,
     windows: BTreeMap<u32, Claim>,
     regions: BTreeMap<u32, Region>,
+    retired: Retired,
     domains: BTreeMap<u32, Domain>,
 }
 
@@ -154,6 +159,7 @@ impl Tenant {
         user: User,
         rma: Arc<RmaService>,
         routes: &Arc<EventRoutes>,
+        outliving: &Arc<Outliving>,
     ) -> Result<Tenant, CreateError> {
         let places = bells(&limits);
         let doorbells = Bytes::memfd("remora-doorbells", Doorbells::size(places))?;
@@ -169,6 +175,8 @@ impl Tenant {
             user,
             rma,
             program: Program::default(),
+            process: None,
+            outliving: Arc::clone(outliving),
             set,
             doorbells,
             wake,
@@ -183,6 +191,7 @@ impl Tenant {
             objects: BTreeMap::new(),
             windows: BTreeMap::new(),
             regions: BTreeMap::new(),
+            retired: Retired::default(),
             domains: BTreeMap::new(),
         })
     }
@@ -192,8 +201,9 @@ impl Tenant {
     }
 
     /// Attaches a program to this tenant and returns the reply to its first message.
-    pub(crate) fn welcome(&mut self, program: Program) -> ReplyResult {
+    pub(crate) fn welcome(&mut self, program: Program, process: Option<Arc<OwnedFd>>) -> ReplyResult {
         self.program = program;
+        self.process = process;
         for held in self.objects.values() {
             // The previous program may have posted work and died before it rang the doorbell.
             if let ObjectName::Qp(qp) = held.name {
@@ -220,6 +230,7 @@ impl Tenant {
         self.exposed.clear();
         self.end_objects(|held| held.note.is_some());
         self.end_unlisted_memory();
+        self.retired = Retired::default();
         for held in self.objects.values() {
             if let ObjectName::Cq(cq) = held.name {
                 self.engine.hook(cq, None);
@@ -255,7 +266,7 @@ impl Tenant {
     /// Bytes claimed by the tenant.
     fn bytes(&self) -> u64 {
         let objects = self.objects.values().flat_map(|held| &held.claims);
-        let regions = self.regions.values().map(Region::claim);
+        let regions = self.regions.values().chain(self.retired.regions()).filter_map(Region::claim);
         objects.chain(regions).map(|claim| claim.get(Resource::Byte)).sum()
     }
 

@@ -242,7 +242,8 @@ const fn range(len: u64) -> SentRange {
 
 fn register(domain: u32, ranges: &[SentRange]) -> Request {
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-    Request::Table(TableCommand::Register { pd: Pd::of_number(domain), access, ranges: ranges.to_vec() })
+    let ranges = ranges.to_vec();
+    Request::Table(TableCommand::Register { pd: Pd::of_number(domain), access, ranges, own: false })
 }
 
 fn create_cq(part: u32) -> Command {

@@ -1,6 +1,5 @@
 //! Address handles of the raw layer.
 
-use remora_host::connect::Uplink;
 use remora_memory::Pd;
 use remora_nic::{AddressVector, Command};
 use remora_wire::frame::Peer;
@@ -27,11 +26,9 @@ impl Ah {
     /// peers; `Forked` in a forked child.
     pub fn create(adapter: &Arc<ChannelAdapter>, pd: Pd, address: &AddressVector) -> Result<Ah, CreateError> {
         adapter.refuse_child()?;
-        adapter.table().retain_pd(pd)?;
-        let made = adapter.engine().create_address_handle(pd, *address);
-        let (number, peer) = made.inspect_err(|_| {
-            let _ = adapter.table().release_pd(pd);
-        })?;
+        adapter.retain_domain(pd)?;
+        let made = adapter.handle().create_address_handle(pd, *address);
+        let (number, peer) = made.inspect_err(|_| adapter.release_domain(pd))?;
         Ok(Ah { adapter: Arc::clone(adapter), number, pd, peer })
     }
 
@@ -49,9 +46,10 @@ impl Ah {
         if self.adapter.is_child() {
             return Ok(());
         }
-        let engine = self.adapter.engine();
+        let engine = self.adapter.handle();
         engine.ask::<()>(Command::DestroyAddressHandle { handle: self.number })?;
-        engine.release_peer(self.peer);
-        Ok(self.adapter.table().release_pd(self.pd)?)
+        engine.uplink().release_peer(self.peer);
+        self.adapter.release_domain(self.pd);
+        Ok(())
     }
 }

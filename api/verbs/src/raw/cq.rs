@@ -1,13 +1,13 @@
 //! Completion queues that any thread polls.
 
-use remora_host::{CqHook, Inside};
+use remora_host::CqHook;
 use remora_nic::cqe::Cqe;
-use remora_nic::{Command, CompletionPoller, CqFlags, MAX_RING_SLOTS, Notify};
+use remora_nic::{Command, CompletionPoller, CqFlags, MAX_RING_SLOTS, Notify, ObjectName};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::ChannelAdapter;
-use super::guarded::Guarded;
+use super::inside::{Guarded, Inside};
 use crate::{CreateError, PollError};
 
 /// A completion queue (`ibv_cq`).
@@ -17,7 +17,13 @@ pub struct Cq {
     number: u32,
     poller: Guarded<CompletionPoller>,
     depth: AtomicU32,
+    /// The number of polls that found nothing.
+    empty_polls: AtomicU32,
 }
+
+/// Number of polls without a completion after which a caller gives its core to others. A daemon's engine may
+/// wait for the core.
+const SPINS: u32 = 16;
 
 impl Cq {
     /// Creates a queue for at least `depth` completions. While it is armed, `hook` reports its completions.
@@ -33,14 +39,23 @@ impl Cq {
     ) -> Result<Arc<Cq>, CreateError> {
         adapter.refuse_child()?;
         check(depth)?;
-        let ring = adapter.ring(depth)?;
+        let engine = adapter.handle();
+        let (ring, part) = engine.queue(depth)?;
         let flags = CqFlags { timestamps, ..CqFlags::default() };
-        let engine = adapter.engine();
-        let number = engine.ask(Command::CreateCq { ring: engine.hand(ring.clone()), flags })?;
-        engine.hook(number, hook);
+        let number = engine.ask(Command::CreateCq { ring: part, flags })?;
+        if let Some(hook) = hook {
+            adapter.hook(number, Some(hook))?;
+        }
+        adapter.keep(ObjectName::Cq(number))?;
         let depth = AtomicU32::new(ring.slots() as u32);
         let poller = Guarded::new(adapter.engine(), CompletionPoller::new(ring));
-        Ok(Arc::new(Cq { adapter: Arc::clone(adapter), number, poller, depth }))
+        Ok(Arc::new(Cq {
+            adapter: Arc::clone(adapter),
+            number,
+            poller,
+            depth,
+            empty_polls: AtomicU32::new(0),
+        }))
     }
 
     /// The queue's number in the NIC, which asynchronous events contain.
@@ -70,12 +85,22 @@ impl Cq {
                 taken = self.drain(inside, count, &mut take);
             }
             if taken > 0 { Ok(taken) } else { self.look_for_failure(inside) }
-        });
-        polled?
+        })?;
+        if polled == Ok(0) && self.adapter.is_lent() {
+            self.rest();
+        }
+        polled
+    }
+
+    /// Gives the core to other threads after every few polls that found nothing.
+    fn rest(&self) {
+        if self.empty_polls.fetch_add(1, Ordering::Relaxed) % SPINS == SPINS - 1 {
+            std::thread::yield_now();
+        }
     }
 
     #[inline]
-    fn drain(&self, inside: &mut Inside<'_>, count: usize, take: &mut impl FnMut(&Cqe)) -> usize {
+    fn drain(&self, inside: &mut Inside<'_, '_>, count: usize, take: &mut impl FnMut(&Cqe)) -> usize {
         let poller = self.poller.get(inside);
         let mut taken = 0;
         while taken < count {
@@ -89,7 +114,7 @@ impl Cq {
         taken
     }
 
-    fn look_for_failure(&self, inside: &mut Inside<'_>) -> Result<usize, PollError> {
+    fn look_for_failure(&self, inside: &mut Inside<'_, '_>) -> Result<usize, PollError> {
         if self.poller.get(inside).is_overrun() {
             return Err(PollError::Overrun);
         }
@@ -97,8 +122,11 @@ impl Cq {
     }
 
     /// Makes `hook` report the queue's completions from now on.
-    pub fn report(&self, hook: CqHook) {
-        self.poller.engine().hook(self.number, Some(hook));
+    ///
+    /// # Errors
+    /// `Daemon` if the NIC's daemon refuses.
+    pub fn report(&self, hook: CqHook) -> Result<(), CreateError> {
+        self.adapter.hook(self.number, Some(hook))
     }
 
     /// Requests one report by the queue's hook. Poll once more after this call and before sleeping.
@@ -124,10 +152,9 @@ impl Cq {
     pub fn resize(&self, depth: u32) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
         check(depth)?;
-        let ring = self.adapter.ring(depth)?;
+        let (ring, part) = self.adapter.handle().queue(depth)?;
         let resized = self.poller.engine().inside(|inside| {
-            let handed = inside.hand(ring.clone());
-            inside.ask::<()>(Command::ResizeCq { cq: self.number, ring: handed })?;
+            inside.ask::<()>(Command::ResizeCq { cq: self.number, ring: part })?;
             self.depth.store(ring.slots() as u32, Ordering::Relaxed);
             self.poller.get(inside).moved(ring);
             Ok(())
@@ -144,10 +171,8 @@ impl Cq {
         if self.adapter.is_child() {
             return Ok(());
         }
-        let engine = self.poller.engine();
-        engine.ask::<()>(Command::DestroyCq { cq: self.number })?;
-        engine.hook(self.number, None);
-        Ok(())
+        self.adapter.handle().ask::<()>(Command::DestroyCq { cq: self.number })?;
+        self.adapter.hook(self.number, None)
     }
 }
 

@@ -3,7 +3,6 @@
 
 use remora_nic::{AddressVector, Modify, PeerFrames, Service};
 use remora_port::Peer;
-use remora_port::shm::Link;
 use remora_transport::state::State;
 use remora_wire::Qpn;
 
@@ -12,28 +11,6 @@ use super::introduce::{Links, NoLink};
 use crate::CreateError;
 
 impl ChannelAdapter {
-    /// Makes the program with this QPN range of the NIC's addresses a neighbour, to which frames go by
-    /// `link`.
-    ///
-    /// # Errors
-    /// `Unreachable` with the port's text; `Forked` in a forked child.
-    pub fn add_neighbour(&self, range: u8, link: Link) -> Result<(), CreateError> {
-        self.refuse_child()?;
-        let added = self.engine().add_neighbour(range, link);
-        added.map(|_| ()).map_err(|error| CreateError::Unreachable(error.to_string()))
-    }
-
-    /// Returns whether a link leads to this QPN range.
-    pub fn has_neighbour(&self, range: u8) -> bool {
-        !self.is_child() && self.engine().has_neighbour(range)
-    }
-
-    /// The number of links to neighbours, and their counters. `None` if the NIC has no neighbours, and in a
-    /// forked child.
-    pub fn neighbours(&self) -> Option<(usize, crate::PortCounters)> {
-        if self.is_child() { None } else { self.engine().neighbours() }
-    }
-
     /// Chooses the link of a connection whose address vector is about to be set, and enters the link's peer
     /// in `change`. Returns the peer, which the caller must release when the connection no longer uses it.
     pub(super) fn choose_link(
@@ -77,7 +54,7 @@ impl ChannelAdapter {
             return Err(NoLink::Refused(why));
         }
         let range = dest_qp.range();
-        let find = || self.engine().use_neighbour(range);
+        let find = || self.use_neighbour(range);
         if let Some(link) = find() {
             return Ok(link);
         }

@@ -1,20 +1,20 @@
 //! Queue pairs that are created in RESET, and that any thread posts to.
 
-use remora_host::connect::Uplink;
 use remora_memory::{Owner, Pd};
 use remora_nic::wqe::{Bounds, MAX_SLOTS};
 use remora_nic::{
-    Command, Fetching, Modify, QueuePairFacts, QueuePairInit, ReceiveCaps, ReceiveQueue, SendCaps, SendQueue,
-    Service,
+    BellOwner, Command, Device, Fetching, Modify, ObjectName, QueuePairFacts, QueuePairInit, ReceiveCaps,
+    ReceiveQueue, Ring, SendCaps, SendQueue, Service,
 };
 use remora_transport::state::State;
 use remora_wire::Qpn;
 use remora_wire::frame::{Endpoint, Peer};
 use std::sync::Arc;
 
-use super::guarded::Guarded;
+use super::inside::Guarded;
 use super::srq::slots;
 use super::{ChannelAdapter, Cq, Srq};
+use crate::engine_handle::EngineHandle;
 use crate::{CreateError, PostError, QueueError};
 
 /// The sizes of a queue pair's queues (`ibv_qp_cap`).
@@ -78,11 +78,16 @@ pub struct Qp {
     service: Service,
     /// The protection domain; `None` for an XRC target.
     pd: Option<Pd>,
+    /// The index of the doorbell at a daemon.
+    bell: u32,
     queues: Guarded<Queues>,
 }
 
 #[derive(Debug)]
 struct Queues {
+    /// The state that the program has set. The NIC may have left it for an error state, in which work is
+    /// posted, too.
+    state: State,
     send: SendQueue,
     /// The receive queue; `None` if the queue pair uses a shared receive queue or receives nothing.
     receive: Option<ReceiveQueue>,
@@ -106,51 +111,43 @@ impl Qp {
         attributes: &QpAttributes,
     ) -> Result<Arc<Qp>, CreateError> {
         adapter.refuse_child()?;
-        let send_ring = adapter.ring(attributes.send_slots()?)?;
+        let engine = adapter.handle();
+        let (send_ring, send_part) = engine.queue(attributes.send_slots()?)?;
         let max_sge = attributes.max_recv_sge;
         let (receives, receive) = match (srq, service) {
             (Some(srq), _) => (remora_nic::Receives::Shared(srq.number()), None),
             (None, Service::XrcInitiator) => (remora_nic::Receives::None, None),
             (None, _) => {
-                let ring =
-                    adapter.ring(slots(ReceiveCaps { max_wr: attributes.max_recv_wr.max(1), max_sge })?)?;
-                let side = ReceiveQueue::new(ring.clone(), max_sge);
-                let ring = adapter.engine().hand(ring);
-                (remora_nic::Receives::Own { ring, max_sge }, Some(side.limited(attributes.max_recv_wr)))
+                let caps = ReceiveCaps { max_wr: attributes.max_recv_wr.max(1), max_sge };
+                let (ring, part) = engine.queue(slots(caps)?)?;
+                let side = ReceiveQueue::new(ring, max_sge).limited(attributes.max_recv_wr);
+                (remora_nic::Receives::Own { ring: part, max_sge }, Some(side))
             }
         };
         let init = QueuePairInit {
             service,
             pd,
-            send_ring: adapter.engine().hand(send_ring.clone()),
+            send_ring: send_part,
             receives,
             send_cq: send_cq.number(),
             receive_cq: receive_cq.number(),
             signal_all: attributes.signal_all,
             fetching: Fetching::Posted,
         };
-        adapter.table().retain_pd(pd)?;
+        adapter.retain_domain(pd)?;
         if service == Service::Ud {
             // The IP header that precedes each received datagram is built from these fields.
-            adapter.engine().show_ip_fields();
+            engine.show_ip_fields();
         }
-        let made = adapter.engine().ask(Command::CreateQp(init));
-        let number = made.inspect_err(|_| {
-            let _ = adapter.table().release_pd(pd);
-        })?;
+        let number = engine.ask(Command::CreateQp(init)).inspect_err(|_| adapter.release_domain(pd))?;
         let bounds = Bounds { max_sge: attributes.max_send_sge, max_inline: attributes.max_inline };
         let send = SendQueue::new(send_ring, bounds);
         let send = match attributes.max_send_wr {
             0 => send.closed(),
             most => send.limited(most),
         };
-        Ok(Qp::over(
-            adapter,
-            number,
-            service,
-            Some(pd),
-            Queues { send, receive, groups: Vec::new(), peer: None },
-        ))
+        let queues = Queues { state: State::Reset, send, receive, groups: Vec::new(), peer: None };
+        Qp::over(adapter, number, service, Some(pd), queues)
     }
 
     /// Creates a target of extended reliable connections, in RESET. It has no queues.
@@ -159,10 +156,10 @@ impl Qp {
     /// `Nic(Full)`; `Nic(Unknown)` if there is no such XRC domain; `Forked` in a forked child.
     pub fn create_xrc_target(adapter: &Arc<ChannelAdapter>, domain: u32) -> Result<Arc<Qp>, CreateError> {
         adapter.refuse_child()?;
-        let number = adapter.engine().ask::<Qpn>(Command::CreateXrcTarget { domain })?;
-        let send = SendQueue::new(adapter.ring(1)?, Bounds { max_sge: 0, max_inline: 0 }).closed();
-        let queues = Queues { send, receive: None, groups: Vec::new(), peer: None };
-        Ok(Qp::over(adapter, number, Service::XrcTarget, None, queues))
+        let number = adapter.handle().ask::<Qpn>(Command::CreateXrcTarget { domain })?;
+        let send = SendQueue::new(Ring::heap(1)?, Bounds { max_sge: 0, max_inline: 0 }).closed();
+        let queues = Queues { state: State::Reset, send, receive: None, groups: Vec::new(), peer: None };
+        Qp::over(adapter, number, Service::XrcTarget, None, queues)
     }
 
     fn over(
@@ -171,9 +168,15 @@ impl Qp {
         service: Service,
         pd: Option<Pd>,
         queues: Queues,
-    ) -> Arc<Qp> {
+    ) -> Result<Arc<Qp>, CreateError> {
         let queues = Guarded::new(adapter.engine(), queues);
-        Arc::new(Qp { adapter: Arc::clone(adapter), number, service, pd, queues })
+        let mut made = Qp { adapter: Arc::clone(adapter), number, service, pd, bell: 0, queues };
+        // An engine of this process is entered instead of rung.
+        if let EngineHandle::Nicd(daemon) = adapter.handle() {
+            let bell = daemon.assign_bell(BellOwner::QueuePair(number));
+            made.bell = bell.inspect_err(|_| drop(made.destroy()))?.index;
+        }
+        Ok(Arc::new(made))
     }
 
     /// The queue pair's number, 24 bits.
@@ -208,18 +211,28 @@ impl Qp {
         }
         let state = change.state;
         let has_address = change.address.is_some();
-        let peer = self.queues.engine().modify_with_peer(self.number, change, link)?;
+        let peer = self.adapter.handle().modify_with_peer(self.number, change, link)?;
+        if let Some(state) = state {
+            self.entered(state)?;
+        }
         if has_address || state == Some(State::Reset) {
             self.keep_peer(peer);
         }
         Ok(())
     }
 
+    /// Records that the queue pair has entered a state. Once it can send, a daemon keeps it.
+    fn entered(&self, state: State) -> Result<(), CreateError> {
+        let known = self.queues.engine().inside(|inside| self.queues.get(inside).state = state);
+        known.map_err(|_| CreateError::Reentered)?;
+        if state == State::Rts { self.adapter.keep(ObjectName::Qp(self.number)) } else { Ok(()) }
+    }
+
     /// Processes the frames that have arrived, as hardware would have done by now. An acknowledgement among
     /// them may complete a request that would otherwise be flushed.
     fn take_arrived(&self) {
-        for _ in 0..PASSES {
-            self.queues.engine().step();
+        if let EngineHandle::Own(engine) = self.adapter.handle() {
+            (0..PASSES).for_each(|_| engine.step());
         }
     }
 
@@ -228,7 +241,7 @@ impl Qp {
         let engine = self.queues.engine();
         let replaced = engine.inside(|inside| std::mem::replace(&mut self.queues.get(inside).peer, peer));
         if let Ok(Some(old)) = replaced {
-            engine.release_peer(old);
+            engine.handle().uplink().release_peer(old);
         }
     }
 
@@ -238,7 +251,7 @@ impl Qp {
         if self.adapter.is_child() {
             return None;
         }
-        let facts: QueuePairFacts = self.queues.engine().ask(Command::QueryQp(self.number)).ok()?;
+        let facts: QueuePairFacts = self.adapter.handle().ask(Command::QueryQp(self.number)).ok()?;
         Some(facts.attributes)
     }
 
@@ -254,17 +267,16 @@ impl Qp {
             return Err(PostError::Forked);
         }
         let posted = self.queues.engine().inside(|inside| {
-            let state = inside.qp_state(self.number);
-            if !matches!(state, Some(State::Rts | State::Sqd | State::Sqe | State::Err)) {
+            let Queues { state, send: queue, .. } = self.queues.get(inside);
+            if !matches!(state, State::Rts | State::Sqd | State::Sqe | State::Err) {
                 return Err(PostError::Queue(QueueError::BadState));
             }
-            self.refuse_failed(state)?;
-            let queue = &mut self.queues.get(inside).send;
+            self.refuse_failed()?;
             let before = queue.published();
             let filled = fill(queue);
             queue.publish();
             if queue.published() != before {
-                inside.ring(self.number);
+                inside.ring(self.number, self.bell);
             }
             Ok(filled)
         });
@@ -273,11 +285,8 @@ impl Qp {
 
     /// Returns `Failed` if the NIC has failed. All of its queue pairs are then in the error state.
     #[inline]
-    fn refuse_failed(&self, state: Option<State>) -> Result<(), PostError> {
-        if state == Some(State::Err) && self.adapter.has_failed() {
-            return Err(PostError::Failed);
-        }
-        Ok(())
+    fn refuse_failed(&self) -> Result<(), PostError> {
+        if self.adapter.has_failed() { Err(PostError::Failed) } else { Ok(()) }
     }
 
     /// Posts receive work requests: `fill` pushes them one by one to the queue.
@@ -291,16 +300,16 @@ impl Qp {
             return Err(PostError::Forked);
         }
         let posted = self.queues.engine().inside(|inside| {
-            let state = inside.qp_state(self.number);
-            if matches!(state, None | Some(State::Reset)) {
+            let Queues { state, receive, .. } = self.queues.get(inside);
+            if *state == State::Reset {
                 return Err(PostError::Queue(QueueError::BadState));
             }
-            self.refuse_failed(state)?;
-            let queue = self.queues.get(inside).receive.as_mut().ok_or(PostError::NoReceiveQueue)?;
+            self.refuse_failed()?;
+            let queue = receive.as_mut().ok_or(PostError::NoReceiveQueue)?;
             let filled = fill(queue);
             queue.publish();
             if queue.must_ring() {
-                inside.ring(self.number);
+                inside.ring(self.number, self.bell);
             }
             Ok(filled)
         });
@@ -314,7 +323,7 @@ impl Qp {
     pub fn attach(&self, group: Endpoint) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
         let engine = self.queues.engine();
-        super::attach(engine, self.number, group)?;
+        engine.handle().attach_multicast(self.number, group)?;
         let kept = engine.inside(|inside| self.queues.get(inside).groups.push(group));
         kept.map_err(|_| CreateError::Reentered)
     }
@@ -334,7 +343,7 @@ impl Qp {
             Ok::<(), CreateError>(())
         });
         known.map_err(|_| CreateError::Reentered)??;
-        super::leave(engine, self.number, group);
+        engine.handle().detach_multicast(self.number, group);
         Ok(())
     }
 
@@ -346,14 +355,15 @@ impl Qp {
         if self.adapter.is_child() {
             return Ok(());
         }
-        let engine = self.queues.engine();
+        let engine = self.adapter.handle();
         engine.ask::<()>(Command::DestroyQp(self.number))?;
         self.keep_peer(None);
-        let table = self.adapter.table();
-        // Windows of type 2 that the queue pair has bound lose their owner.
-        table.unbind_owner(Owner::new(engine.number() as u16, self.number.get()));
+        if let Some(table) = self.adapter.table() {
+            // Windows of type 2 that the queue pair has bound lose their owner.
+            table.unbind_owner(Owner::new(engine.number() as u16, self.number.get()));
+        }
         if let Some(pd) = self.pd {
-            table.release_pd(pd)?;
+            self.adapter.release_domain(pd);
         }
         Ok(())
     }

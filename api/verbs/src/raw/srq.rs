@@ -5,7 +5,7 @@ use remora_nic::{Command, ReceiveCaps, ReceiveQueue, SrqFacts, SrqInit, XrcSrq};
 use remora_wire::Qpn;
 use std::sync::Arc;
 
-use super::guarded::Guarded;
+use super::inside::Guarded;
 use super::{ChannelAdapter, Cq};
 use crate::{CreateError, PostError};
 
@@ -32,15 +32,12 @@ impl Srq {
         xrc: Option<(u32, &Cq)>,
     ) -> Result<Arc<Srq>, CreateError> {
         adapter.refuse_child()?;
-        let ring = adapter.ring(slots(caps)?)?;
+        let (ring, part) = adapter.handle().queue(slots(caps)?)?;
         let max_sge = caps.max_sge;
         let xrc = xrc.map(|(domain, cq)| XrcSrq { domain, cq: cq.number() });
-        adapter.table().retain_pd(pd)?;
-        let handed = adapter.engine().hand(ring.clone());
-        let made = adapter.engine().ask(Command::CreateSrq(SrqInit { pd, ring: handed, max_sge, xrc }));
-        let number = made.inspect_err(|_| {
-            let _ = adapter.table().release_pd(pd);
-        })?;
+        adapter.retain_domain(pd)?;
+        let made = adapter.handle().ask(Command::CreateSrq(SrqInit { pd, ring: part, max_sge, xrc }));
+        let number = made.inspect_err(|_| adapter.release_domain(pd))?;
         let receive = ReceiveQueue::new(ring, max_sge);
         let receive = Guarded::new(adapter.engine(), receive);
         Ok(Arc::new(Srq { adapter: Arc::clone(adapter), number, pd, max_sge, receive }))
@@ -73,7 +70,7 @@ impl Srq {
     /// `Nic(TooSmall)` if the queue holds fewer than `limit`; `Forked` in a forked child.
     pub fn arm(&self, limit: u32) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
-        Ok(self.receive.engine().ask::<()>(Command::ArmSrq { srq: self.number, limit })?)
+        self.adapter.handle().ask::<()>(Command::ArmSrq { srq: self.number, limit })
     }
 
     /// The queue's size and limit.
@@ -82,7 +79,7 @@ impl Srq {
     /// `Forked` in a forked child.
     pub fn query(&self) -> Result<SrqFacts, CreateError> {
         self.adapter.refuse_child()?;
-        Ok(self.receive.engine().ask::<SrqFacts>(Command::QuerySrq(self.number))?)
+        self.adapter.handle().ask::<SrqFacts>(Command::QuerySrq(self.number))
     }
 
     /// The greatest number of list elements of a work request.
@@ -97,10 +94,10 @@ impl Srq {
     /// child.
     pub fn resize(&self, max_wr: u32) -> Result<(), CreateError> {
         self.adapter.refuse_child()?;
-        let ring = self.adapter.ring(slots(ReceiveCaps { max_wr, max_sge: self.max_sge })?)?;
+        let slots = slots(ReceiveCaps { max_wr, max_sge: self.max_sge })?;
+        let (ring, part) = self.adapter.handle().queue(slots)?;
         let resized = self.receive.engine().inside(|inside| {
-            let handed = inside.hand(ring.clone());
-            inside.ask::<()>(Command::ResizeSrq { srq: self.number, ring: handed })?;
+            inside.ask::<()>(Command::ResizeSrq { srq: self.number, ring: part })?;
             self.receive.get(inside).moved(ring);
             Ok(())
         });
@@ -115,8 +112,9 @@ impl Srq {
         if self.adapter.is_child() {
             return Ok(());
         }
-        self.receive.engine().ask::<()>(Command::DestroySrq(self.number))?;
-        Ok(self.adapter.table().release_pd(self.pd)?)
+        self.adapter.handle().ask::<()>(Command::DestroySrq(self.number))?;
+        self.adapter.release_domain(self.pd);
+        Ok(())
     }
 }
 

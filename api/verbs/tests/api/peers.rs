@@ -34,7 +34,7 @@ fn address_handles_for_more_addresses_than_a_port_has_peers_are_made_one_after_t
 #[test]
 fn raw_queue_pairs_and_handles_for_more_addresses_than_a_port_has_peers_are_made_one_after_the_other() {
     let adapter = ChannelAdapter::open(&Device::udp("127.0.0.1:0").unwrap()).unwrap();
-    let pd = adapter.table().alloc_pd().unwrap();
+    let pd = adapter.alloc_domain().unwrap();
     let cq = Cq::create(&adapter, 16, None, false).unwrap();
     let qp = Qp::create(&adapter, Service::Uc, pd, &cq, &cq, None, &QpAttributes::default()).unwrap();
     let init = Modify {

@@ -63,7 +63,7 @@ fn nop(id: u64) -> WorkRequest<'static> {
 #[test]
 fn posts_before_their_state_are_refused_and_a_receive_queue_holds_what_was_asked_for() {
     let adapter = adapter();
-    let pd = adapter.table().alloc_pd().unwrap();
+    let pd = adapter.alloc_domain().unwrap();
     let cq = Cq::create(&adapter, 16, None, false).unwrap();
     let attributes = QpAttributes { max_recv_wr: 3, ..QpAttributes::default() };
     let qp = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
@@ -92,7 +92,7 @@ fn posts_before_their_state_are_refused_and_a_receive_queue_holds_what_was_asked
 #[test]
 fn objects_in_use_are_busy_and_what_is_ended_is_unknown() {
     let adapter = adapter();
-    let pd = adapter.table().alloc_pd().unwrap();
+    let pd = adapter.alloc_domain().unwrap();
     let cq = Cq::create(&adapter, 16, None, false).unwrap();
     let srq = Srq::create(&adapter, pd, ReceiveCaps { max_wr: 4, max_sge: 1 }, None).unwrap();
     let attributes = QpAttributes::default();
@@ -104,9 +104,10 @@ fn objects_in_use_are_busy_and_what_is_ended_is_unknown() {
     qp.destroy().unwrap();
     assert_eq!(qp.destroy(), Err(CreateError::Nic(NicError::Unknown)));
     srq.destroy().unwrap();
-    assert_eq!(adapter.table().free_pd(pd), Err(MemoryError::Busy), "the address handle uses the domain");
+    let busy = Err(CreateError::Memory(MemoryError::Busy));
+    assert_eq!(adapter.free_domain(pd), busy, "the address handle uses the domain");
     ah.destroy().unwrap();
-    adapter.table().free_pd(pd).unwrap();
+    adapter.free_domain(pd).unwrap();
     cq.destroy().unwrap();
     let gone = Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes);
     assert!(matches!(gone, Err(CreateError::Memory(MemoryError::Unknown))), "{gone:?}");
@@ -115,7 +116,7 @@ fn objects_in_use_are_busy_and_what_is_ended_is_unknown() {
 #[test]
 fn sizes_beyond_the_bounds_are_refused_and_the_largest_requests_all_fit() {
     let adapter = adapter();
-    let pd = adapter.table().alloc_pd().unwrap();
+    let pd = adapter.alloc_domain().unwrap();
     let cq = Cq::create(&adapter, 64, None, false).unwrap();
     let create = |attributes| Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes);
     let plain = QpAttributes::default();
@@ -145,7 +146,7 @@ fn sizes_beyond_the_bounds_are_refused_and_the_largest_requests_all_fit() {
 fn threads_share_a_queue_pair_and_a_completion_queue_without_losing_any() {
     const EACH: u32 = 2000;
     let adapter = adapter();
-    let pd = adapter.table().alloc_pd().unwrap();
+    let pd = adapter.alloc_domain().unwrap();
     let cq = Cq::create(&adapter, 256, None, false).unwrap();
     let attributes = QpAttributes { max_send_wr: 64, ..QpAttributes::default() };
     let qp = || Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
@@ -186,7 +187,7 @@ fn threads_share_a_queue_pair_and_a_completion_queue_without_losing_any() {
 #[test]
 fn what_a_batch_takes_back_is_never_seen() {
     let adapter = adapter();
-    let pd = adapter.table().alloc_pd().unwrap();
+    let pd = adapter.alloc_domain().unwrap();
     let cq = Cq::create(&adapter, 64, None, false).unwrap();
     let attributes = QpAttributes { max_send_wr: 8, ..QpAttributes::default() };
     let qp = || Qp::create(&adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
@@ -213,7 +214,7 @@ fn an_acknowledgement_that_has_arrived_counts_before_a_queue_pair_goes_to_err() 
     let adapters = [adapter(), adapter()];
     let [(cq, qp), (far_cq, far)] = [0, 1].map(|index| {
         let adapter = &adapters[index];
-        let pd = adapter.table().alloc_pd().unwrap();
+        let pd = adapter.alloc_domain().unwrap();
         let cq = Cq::create(adapter, 16, None, false).unwrap();
         let attributes = QpAttributes { max_recv_wr: 1, ..QpAttributes::default() };
         let qp = Qp::create(adapter, Service::Rc, pd, &cq, &cq, None, &attributes).unwrap();
@@ -257,8 +258,7 @@ fn a_datagram_comes_behind_the_traffic_class_that_its_address_handle_names() {
         let mut receiver = domain.create_datagram_qp(&cq, &cq, &QpOptions::default()).unwrap();
 
         let adapter = ChannelAdapter::open(&device).unwrap();
-        let (pd, send_cq) =
-            (adapter.table().alloc_pd().unwrap(), Cq::create(&adapter, 16, None, false).unwrap());
+        let (pd, send_cq) = (adapter.alloc_domain().unwrap(), Cq::create(&adapter, 16, None, false).unwrap());
         let qp = datagrams(&adapter, pd, &send_cq);
         for (class, hops) in [(0xff, 64), (0, 3), (0x68, 255), (0, 64)] {
             let way = adapter.address_vector(context.port().endpoint, class, hops).unwrap();

@@ -136,6 +136,10 @@ fn faulted(number: usize, signal: c_int, info: *mut libc::siginfo_t, context: *m
     // SAFETY: both pointers come from the kernel, or from a handler that passes on what it got.
     let (by_kernel, at) =
         unsafe { (!info.is_null() && (*info).si_code > 0, program_counter(context.cast())) };
+    // SAFETY: the kernel has filled the information of a fault.
+    if by_kernel && signal == libc::SIGSEGV && super::moving::awaits(unsafe { (*info).si_addr() } as usize) {
+        return;
+    }
     // SAFETY: as above; the thread resumes where the register points when the handler returns.
     if by_kernel && let Some(landing) = landing_of(unsafe { *at } as usize) {
         COUNT.fetch_add(1, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use remora_nic::kernel::KernelFacts;
 use remora_nic::{BellOwner, Command, CommandError, ObjectName, Service};
+use remora_transport::state::State;
 use remora_wire::Qpn;
 use remora_wire::frame::Endpoint;
 
@@ -96,7 +97,12 @@ impl Tenant {
                 if change.prism == Some(true) {
                     self.table().use_wide().map_err(words)?;
                 }
+                if change.state == Some(State::Err) {
+                    self.engine.step();
+                }
             }
+            // Work that was posted before counts, as on hardware, although its doorbell was not looked at yet.
+            Command::ResizeCq { .. } => self.engine.step(),
             // The IP header that precedes each received datagram is built from these fields.
             Command::CreateQp(init) if init.service == Service::Ud => self.engine.show_ip_fields(),
             _ => {}
@@ -139,8 +145,11 @@ impl Tenant {
             Command::ResizeCq { cq, .. } => self.replace_memory(ObjectName::Cq(*cq), memory, claims),
             Command::ResizeSrq { srq, .. } => self.replace_memory(ObjectName::Srq(*srq), memory, claims),
             Command::ModifyQp { qp, change } => {
+                let held = self.held_mut(ObjectName::Qp(*qp))?;
                 if let Some(address) = &change.address {
-                    self.held_mut(ObjectName::Qp(*qp))?.peer = Some(address.peer);
+                    held.peer = Some(address.peer);
+                } else if change.state == Some(State::Reset) {
+                    held.peer = None;
                 }
                 Ok(())
             }

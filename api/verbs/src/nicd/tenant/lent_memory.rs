@@ -1,8 +1,13 @@
 //! Memory that program and NIC share.
 
+use remora_host::wait_readable;
 use remora_memory::Bytes;
 use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::super::users::Claim;
 
 /// A file of memory: its file system and its number there.
 type File = (u64, u64);
@@ -21,6 +26,45 @@ pub(super) struct LentMemory {
     bytes: Bytes,
     file: Option<File>,
     all: LentMemories,
+}
+
+/// Memory of running programs whose regions have ended. The programs still use it, so its pages are not freed
+/// and stay claimed.
+#[derive(Default)]
+pub(in crate::nicd) struct Outliving(Mutex<Vec<Outlived>>);
+
+struct Outlived {
+    process: Arc<OwnedFd>,
+    _memory: Vec<LentMemory>,
+    _claim: Option<Claim>,
+}
+
+impl Outliving {
+    /// Frees the memory of the programs that have ended since the last call.
+    pub(in crate::nicd) fn sweep(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|memory| is_running(&memory.process));
+    }
+}
+
+/// The program whose own memory a region has.
+pub(super) struct MemoryOwner {
+    pub process: Arc<OwnedFd>,
+    pub outliving: Arc<Outliving>,
+}
+
+impl MemoryOwner {
+    /// Keeps the memory of a region that ends, if the program is still running.
+    pub(super) fn keep(self, memory: Vec<LentMemory>, claim: Option<Claim>) {
+        let MemoryOwner { process, outliving } = self;
+        if is_running(&process) {
+            let outlived = Outlived { process, _memory: memory, _claim: claim };
+            outliving.0.lock().unwrap_or_else(PoisonError::into_inner).push(outlived);
+        }
+    }
+}
+
+fn is_running(process: &OwnedFd) -> bool {
+    !wait_readable(process.as_fd(), Some(Duration::ZERO)).unwrap_or(false)
 }
 
 impl LentMemories {

@@ -2,10 +2,13 @@
 
 use remora_memory::{Access, Bytes, Error, Key, MemoryCommand, MemoryReply, Pd, Range, WindowType};
 use remora_nic::ObjectName;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use super::super::message::{Reply, SentRange, TableCommand};
 use super::super::users::{Claim, Resource};
+use super::lent_memory::MemoryOwner;
 use super::{LentMemory, ReplyResult, Tenant, sent_len, words};
 
 /// A protection domain.
@@ -22,13 +25,49 @@ pub(super) struct Region {
     /// The first range, whose memory is the first block.
     pub first: SentRange,
     pub blocks: Vec<LentMemory>,
-    claim: Claim,
+    claim: Option<Claim>,
+    /// The program, if the memory is its own and must not be freed while the program runs.
+    owner: Option<MemoryOwner>,
 }
 
 impl Region {
     /// The claim on the region and its memory.
-    pub(crate) fn claim(&self) -> &Claim {
-        &self.claim
+    pub(crate) fn claim(&self) -> Option<&Claim> {
+        self.claim.as_ref()
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            owner.keep(std::mem::take(&mut self.blocks), self.claim.take());
+        }
+    }
+}
+
+/// Regions that have ended, whose memory the program is about to make its own. Each still counts.
+#[derive(Default)]
+pub(super) struct Retired {
+    regions: BTreeMap<u32, Region>,
+    next: u32,
+}
+
+impl Retired {
+    /// The regions.
+    pub(crate) fn regions(&self) -> impl Iterator<Item = &Region> {
+        self.regions.values()
+    }
+
+    /// Keeps the memory of a region, and returns the number by which it is freed.
+    fn keep(&mut self, region: Region) -> u32 {
+        // A number is used again only after all others.
+        while self.regions.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        self.regions.insert(number, region);
+        number
     }
 }
 
@@ -52,7 +91,10 @@ impl Tenant {
                 self.domains.remove(&pd.get());
                 done()
             }
-            TableCommand::Register { pd, access, ranges } => self.register(pd, access, &ranges, memory),
+            TableCommand::Register { pd, access, ranges, own } => {
+                let owner = if own { Some(self.memory_owner()?) } else { None };
+                self.register(pd, access, &ranges, memory, owner)
+            }
             TableCommand::RegisterNull(pd) => {
                 self.refuse_unknown(ObjectName::Domain(pd))?;
                 let claim = self.claim(Resource::Region, 0)?;
@@ -63,11 +105,27 @@ impl Tenant {
                     name: String::new(),
                     first: NO_RANGE,
                     blocks: Vec::new(),
-                    claim,
+                    claim: Some(claim),
+                    owner: None,
                 })
             }
-            TableCommand::Deregister(key) => self.deregister(MemoryCommand::Deregister(key), key),
-            TableCommand::Revoke(key) => self.deregister(MemoryCommand::Revoke(key), key),
+            TableCommand::Deregister(key) => {
+                self.deregister(MemoryCommand::Deregister(key), key).and_then(|_| done())
+            }
+            TableCommand::Revoke(key) => {
+                self.deregister(MemoryCommand::Revoke(key), key).and_then(|_| done())
+            }
+            TableCommand::Retire(key) => {
+                let region = self.deregister(MemoryCommand::Deregister(key), key)?;
+                Ok((Reply::Number(self.retired.keep(region)), Vec::new()))
+            }
+            TableCommand::FreeMemory(number) => {
+                let known = self.retired.regions.remove(&number);
+                let unknown = || super::unknown("memory of an ended region with number", number);
+                // The program has pages of its own again.
+                known.ok_or_else(unknown)?.owner = None;
+                done()
+            }
             TableCommand::AllocWindow { pd, second } => {
                 self.refuse_unknown(ObjectName::Domain(pd))?;
                 let claim = self.claim(Resource::Window, 0)?;
@@ -114,7 +172,22 @@ impl Tenant {
         Ok((Reply::Domain(pd), Vec::new()))
     }
 
-    fn register(&mut self, pd: Pd, access: Access, sent: &[SentRange], memory: Vec<OwnedFd>) -> ReplyResult {
+    /// The attached program as the owner of memory.
+    fn memory_owner(&self) -> Result<MemoryOwner, String> {
+        let process = self.process.clone().ok_or(
+            "the NIC daemon cannot see this process, and so cannot share its memory: run both in one pid namespace",
+        )?;
+        Ok(MemoryOwner { process, outliving: Arc::clone(&self.outliving) })
+    }
+
+    fn register(
+        &mut self,
+        pd: Pd,
+        access: Access,
+        sent: &[SentRange],
+        memory: Vec<OwnedFd>,
+        owner: Option<MemoryOwner>,
+    ) -> ReplyResult {
         self.refuse_unknown(ObjectName::Domain(pd))?;
         // Mapping the memory allocates its pages.
         let lens = memory.iter().map(sent_len).collect::<Result<Vec<u64>, String>>()?;
@@ -134,7 +207,7 @@ impl Tenant {
         let first = *sent.first().ok_or("a region without ranges")?;
         let key = self.key_of(MemoryCommand::Register { pd, ranges: &ranges, access })?;
         let blocks = blocks.into_iter().map(|bytes| self.memories.lend(bytes)).collect();
-        self.keep_region(Region { key, pd, name: String::new(), first, blocks, claim })
+        self.keep_region(Region { key, pd, name: String::new(), first, blocks, claim: Some(claim), owner })
     }
 
     fn keep_region(&mut self, region: Region) -> ReplyResult {
@@ -154,15 +227,16 @@ impl Tenant {
         Ok(())
     }
 
-    fn deregister(&mut self, command: MemoryCommand<'_>, key: Key) -> ReplyResult {
+    /// Ends a region and takes it out of the tenant.
+    fn deregister(&mut self, command: MemoryCommand<'_>, key: Key) -> Result<Region, String> {
         let key = key.get();
+        let unknown = || super::unknown("region with key", key);
         if !self.regions.contains_key(&key) {
-            return Err(super::unknown("region with key", key));
+            return Err(unknown());
         }
         self.exposed.retain(|_, exposed| exposed.region != key);
         self.table().execute(command).map_err(words)?;
-        self.regions.remove(&key);
-        Ok((Reply::Done, Vec::new()))
+        self.regions.remove(&key).ok_or_else(unknown)
     }
 
     /// Ends the windows and the regions without memory, of which a later program does not learn.
@@ -181,7 +255,7 @@ impl Tenant {
     /// Ends all windows, regions and domains.
     pub(super) fn end_memory(&mut self) {
         self.end_unlisted_memory();
-        let table = std::sync::Arc::clone(self.table());
+        let table = Arc::clone(self.table());
         for (_, region) in std::mem::take(&mut self.regions) {
             let ended = table.revoke(region.key);
             debug_assert!(ended.is_ok(), "only its tenant ends a region: {ended:?}");
