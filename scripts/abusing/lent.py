@@ -8,10 +8,10 @@ import struct
 from .postcard import number, numbers
 
 MAGIC = b"RemoraNd"
-VERSION = 7
+VERSION = 8
 # Kinds of requests and replies.
 HAND_RING, ATTACH, EXECUTE, TABLE = 0, 1, 5, 6
-REFUSED, NUMBER, EXECUTED, REFUSED_BY_NIC = 1, 3, 8, 9
+REFUSED, NUMBER, EXECUTED, REFUSED_BY_NIC, AT_LIMIT, REFUSED_BY_TABLE = 1, 3, 8, 9, 10, 11
 # Commands of the memory table, and of the NIC.
 ALLOC_DOMAIN, REGISTER = 0, 2
 CREATE_CQ, CREATE_QP = 0, 5
@@ -55,7 +55,7 @@ class Program:
     def ask(self, request, descriptors=()):
         """The number in the reply; None: it was refused."""
         packet = self.exchange(request, descriptors)
-        if packet[0] in (REFUSED, REFUSED_BY_NIC):
+        if packet[0] in (REFUSED, REFUSED_BY_NIC, AT_LIMIT, REFUSED_BY_TABLE):
             return None
         # The reply to a command has a kind of its own before the number.
         return number(packet, 2 if packet[0] == EXECUTED else 1)

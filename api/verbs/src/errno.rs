@@ -10,7 +10,7 @@ impl CreateError {
     pub fn errno(&self) -> i32 {
         match self {
             CreateError::Memory(error) => errno_of_memory(*error),
-            CreateError::Nic(remora_nic::NicError::Full) => libc::ENOMEM,
+            CreateError::Nic(remora_nic::NicError::Full) | CreateError::Limit(_) => libc::ENOMEM,
             CreateError::Nic(remora_nic::NicError::Busy) | CreateError::Reentered => libc::EBUSY,
             CreateError::Forked => libc::EPERM,
             CreateError::Unreachable(_) => libc::EHOSTUNREACH,

@@ -48,6 +48,9 @@ pub enum CreateError {
     /// The NIC belongs to a daemon, and a daemon does not offer this.
     #[error("{}", NOT_BY_DAEMON)]
     NotByDaemon,
+    /// The user has as much of a daemon's NIC as it may have; contains the daemon's text.
+    #[error("{0}")]
+    Limit(String),
     /// The NIC daemon refused; contains the daemon's text.
     #[error("{0}")]
     Daemon(String),
@@ -86,6 +89,7 @@ impl From<remora_nic::DeviceError> for CreateError {
             remora_nic::DeviceError::Command(error) => error.into(),
             remora_nic::DeviceError::Memory(error) => CreateError::Memory(error),
             remora_nic::DeviceError::Unsupported => CreateError::NotByDaemon,
+            remora_nic::DeviceError::Limit(words) => CreateError::Limit(words),
             remora_nic::DeviceError::Host(words) => CreateError::Daemon(words),
         }
     }

@@ -1,9 +1,9 @@
 //! The raw layer: the verbs as C programs know them, for libraries that implement the ABI of libibverbs.
 //!
-//! The NIC belongs to the process, or a daemon lends it. Queue pairs are created in RESET and moved by [`Modify`](crate::Modify). Address vectors are made from a
-//! GID. Any threads may share the objects, which have no lock beside the engine's. Dropping an object
-//! destroys nothing: each object has a `destroy`, which is refused while another object uses it, as by the
-//! kernel.
+//! The NIC belongs to the process, or a daemon lends it. Queue pairs are created in RESET and moved by
+//! [`Modify`](crate::Modify). Address vectors are made from a GID. Any threads may share the objects, which
+//! have no lock beside the engine's. Dropping an object destroys nothing: each object has a `destroy`, which
+//! is refused while another object uses it, as by the kernel.
 //!
 //! ```
 //! use remora_verbs::raw::{ChannelAdapter, Cq, Qp, QpAttributes};

@@ -180,7 +180,7 @@ impl fmt::Display for AccessError {
 impl std::error::Error for AccessError {}
 
 /// The reason why a control operation failed. Each variant names the errno that verbs reports.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Error {
     /// The arguments are invalid (EINVAL).
     Invalid,

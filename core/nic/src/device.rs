@@ -23,6 +23,9 @@ pub enum DeviceError {
     /// The host of the NIC does not offer this.
     #[error("the host of this NIC does not offer this")]
     Unsupported,
+    /// The user has as much of the NIC as its host allows. The text says of what, and what to do.
+    #[error("{0}")]
+    Limit(String),
     /// The host of the NIC refuses, or cannot be reached. The text says why, and what to do.
     #[error("{0}")]
     Host(String),

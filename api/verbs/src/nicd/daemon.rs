@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::message::{MAGIC, MAX_PACKET, Reply, Request, TenantFacts, VERSION, wipe};
+use super::message::{MAGIC, MAX_PACKET, Refusal, Reply, Request, TenantFacts, VERSION, wipe};
 use super::options::Options;
 use super::rma::RmaService;
 use super::tenant::{EventRoutes, Outliving, Program, ReplyResult, Shared, Tenant, begin};
@@ -310,7 +310,7 @@ impl DaemonState {
             request => request,
         };
         let attached = request.and_then(|request| {
-            let place = user.claim(Amounts::of(Resource::Attachment, 1))?;
+            let place = user.claim(Amounts::of(Resource::Attachment, 1)).map_err(Refusal::Limit)?;
             let holder = Holder { serial, pid: program.pid };
             self.greet(user, holder, request).map(|known| (known, place))
         });
@@ -330,13 +330,18 @@ impl DaemonState {
         self.part(serial, name, &tenant);
     }
 
-    fn refuse(&self, socket: &PacketSocket, words: String) {
+    fn refuse(&self, socket: &PacketSocket, refusal: impl Into<Refusal>) {
         self.refused.fetch_add(1, Ordering::Relaxed);
-        let _ = socket.send(&Reply::Refused(words).emit(), &[]);
+        let _ = socket.send(&Reply::from(refusal.into()).emit(), &[]);
     }
 
     /// Handles the first message of a program. Returns the name and tenant that the program uses.
-    fn greet(&self, user: &User, holder: Holder, request: Request) -> Result<(Option<Name>, Shared), String> {
+    fn greet(
+        &self,
+        user: &User,
+        holder: Holder,
+        request: Request,
+    ) -> Result<(Option<Name>, Shared), Refusal> {
         let Request::Attach { version, name, kept } = request else { return Err(nonsense()) };
         right_version(version)?;
         self.outliving.sweep();
@@ -344,18 +349,18 @@ impl DaemonState {
             let limits = self.options.limits;
             let rma = Arc::clone(&self.rma);
             let tenant = Tenant::new(&self.context, limits, user.clone(), rma, &self.events, &self.outliving);
-            Ok::<Shared, String>(Arc::new(Mutex::new(tenant.map_err(|error| error.to_string())?)))
+            Ok::<Shared, Refusal>(Arc::new(Mutex::new(tenant.map_err(|error| error.to_string())?)))
         };
         if !kept {
             return Ok((None, fresh()?));
         }
         if name.is_empty() {
-            return Err("a tenant that is to be kept needs a name".to_owned());
+            return Err("a tenant that is to be kept needs a name".into());
         }
         let name = (user.uid(), name);
         let mut register = self.wait_for(&name)?;
         if !register.kept.contains_key(&name) {
-            let claim = user.claim(Amounts::of(Resource::Name, 1))?;
+            let claim = user.claim(Amounts::of(Resource::Name, 1)).map_err(Refusal::Limit)?;
             register.kept.insert(name.clone(), Kept { tenant: fresh()?, _claim: claim });
         }
         register.attached.insert(name.clone(), holder);
@@ -385,12 +390,13 @@ impl DaemonState {
     }
 
     /// Ends a kept tenant at the request of user `uid`, and disconnects its program if one is attached.
-    fn end(&self, uid: u32, name: Name) -> Result<(), String> {
+    fn end(&self, uid: u32, name: Name) -> Result<(), Refusal> {
         let (owner, text) = &name;
         if uid != *owner && !self.manages_all(uid) {
             return Err(format!(
                 "user {uid} may not end tenants of user {owner}: its own user, the daemon's and root may"
-            ));
+            )
+            .into());
         }
         let unknown = || format!("user {owner} has no kept tenant `{text}`: `remora nic tenants` shows them");
         let register = self.register();
@@ -405,11 +411,11 @@ impl DaemonState {
         let mut register = self.wait_for(&name)?;
         let kept = register.kept.remove(&name);
         drop(register);
-        if known || kept.is_some() { Ok(()) } else { Err(unknown()) }
+        if known || kept.is_some() { Ok(()) } else { Err(unknown().into()) }
     }
 
     /// Waits until no program is attached under this name.
-    fn wait_for(&self, name: &Name) -> Result<MutexGuard<'_, Register>, String> {
+    fn wait_for(&self, name: &Name) -> Result<MutexGuard<'_, Register>, Refusal> {
         let until = Instant::now() + HANDOVER;
         let mut register = self.register();
         while let Some(holder) = register.attached.get(name) {
@@ -418,7 +424,8 @@ impl DaemonState {
                 return Err(format!(
                     "process {} of user {} is attached as `{}`: end it, or choose another name",
                     holder.pid, name.0, name.1
-                ));
+                )
+                .into());
             }
             register = self.changed.wait_timeout(register, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -480,13 +487,14 @@ impl Register {
     }
 }
 
-fn right_version(version: u16) -> Result<(), String> {
+fn right_version(version: u16) -> Result<(), Refusal> {
     if version == VERSION {
         return Ok(());
     }
     Err(format!(
         "the program speaks version {version} to its NIC daemon, which speaks {VERSION}: update the older one"
-    ))
+    )
+    .into())
 }
 
 fn not_admitted(uid: u32) -> String {
@@ -499,8 +507,8 @@ fn not_admitted(uid: u32) -> String {
     }
 }
 
-fn nonsense() -> String {
-    "this is no request to a NIC daemon".to_owned()
+fn nonsense() -> Refusal {
+    "this is no request to a NIC daemon".into()
 }
 
 /// Waits for the next packet of a program. Returns false if none is left of a process that has ended, as
@@ -514,7 +522,7 @@ fn has_packet(socket: &PacketSocket, process: Option<&OwnedFd>) -> bool {
 }
 
 fn answer(socket: &PacketSocket, answer: ReplyResult) -> bool {
-    let (reply, descriptors) = answer.unwrap_or_else(|words| (Reply::Refused(words), Vec::new()));
+    let (reply, descriptors) = answer.unwrap_or_else(|refusal| (refusal.into(), Vec::new()));
     let descriptors: Vec<_> = descriptors.iter().map(std::os::fd::AsFd::as_fd).collect();
     let mut packet = reply.emit();
     let sent = socket.send(&packet, &descriptors);

@@ -260,8 +260,8 @@ impl DaemonClient {
         }
     }
 
-    /// Ends a region whose memory keeps its bytes until [`free_memory`](DaemonClient::free_memory). Returns the
-    /// number of the memory.
+    /// Ends a region whose memory keeps its bytes until [`free_memory`](DaemonClient::free_memory). Returns
+    /// the number of the memory.
     pub(crate) fn retire(&self, region: Key) -> Result<u32, CreateError> {
         self.number(&Request::Table(TableCommand::Retire(region)))
     }
@@ -306,6 +306,8 @@ impl DaemonClient {
 fn unanswered(error: CreateError) -> DeviceError {
     match error {
         CreateError::NotByDaemon => DeviceError::Unsupported,
+        CreateError::Limit(words) => DeviceError::Limit(words),
+        CreateError::Memory(error) => DeviceError::Memory(error),
         error => DeviceError::Host(error.to_string()),
     }
 }
@@ -467,6 +469,8 @@ pub(super) fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Repl
     wipe(&mut buffer[..packet.len]);
     match reply {
         Some(Reply::Refused(words)) => Err(Failed::Refused(refused(words))),
+        Some(Reply::AtLimit(words)) => Err(Failed::Refused(CreateError::Limit(words))),
+        Some(Reply::RefusedByTable(error)) => Err(Failed::Refused(error.into())),
         Some(reply) => Ok((reply, packet.descriptors)),
         None => Err(Failed::Refused(refused(NONSENSE))),
     }

@@ -5,7 +5,7 @@
 use remora_host::codec::{Bounded, Text, decode, encode};
 use remora_host::connect::LinkPeer;
 use remora_host::{EngineId, PortFacts, PortKind, sent_as};
-use remora_memory::{Access, Key, Pd};
+use remora_memory::{Access, Error as TableError, Key, Pd};
 use remora_nic::rma::{RegionKey, Rights};
 use remora_nic::{BellOwner, Command, CommandError, ObjectName};
 use remora_wire::Qpn;
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(crate) use remora_host::codec::MAX_PACKET;
 
 /// Version of this format.
-pub(crate) const VERSION: u16 = 7;
+pub(crate) const VERSION: u16 = 8;
 /// Bytes of a name at most.
 pub(crate) const MAX_NAME: usize = 64;
 /// Ranges of a region at most, each with a descriptor of its own.
@@ -307,6 +307,10 @@ pub(crate) enum Reply {
     Executed(remora_nic::Reply),
     /// The refusal of a command by the NIC.
     RefusedByNic(CommandError),
+    /// A refusal because the user has as much as it may have, and its text.
+    AtLimit(#[serde(with = "Text::<MAX_WORDS>")] String),
+    /// The refusal of a command by the memory table.
+    RefusedByTable(TableError),
     Kept(Box<KeptObject>),
     /// There is no kept object with this index.
     Nothing,
@@ -318,6 +322,45 @@ pub(crate) enum Reply {
     RmaKey(#[serde(with = "key")] RegionKey),
     /// A tenant in the list of tenants; `Nothing` ends the list.
     Tenant(TenantFacts),
+}
+
+/// The reason why the daemon does not do what a request says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The request is wrong; contains the text.
+    Request(String),
+    /// The user has as much as it may have; contains the text.
+    Limit(String),
+    /// The memory table refuses.
+    Table(TableError),
+}
+
+impl From<String> for Refusal {
+    fn from(words: String) -> Refusal {
+        Refusal::Request(words)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(words: &str) -> Refusal {
+        Refusal::Request(words.to_owned())
+    }
+}
+
+impl From<TableError> for Refusal {
+    fn from(error: TableError) -> Refusal {
+        Refusal::Table(error)
+    }
+}
+
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Reply {
+        match refusal {
+            Refusal::Request(words) => Reply::Refused(words),
+            Refusal::Limit(words) => Reply::AtLimit(words),
+            Refusal::Table(error) => Reply::RefusedByTable(error),
+        }
+    }
 }
 
 /// Overwrites the bytes of a packet, which may hold a key.

@@ -30,13 +30,13 @@ use parts::Parts;
 use rma::Exposed;
 
 use super::limits::Limits;
-use super::message::{Reply, Request, TenantFacts};
+use super::message::{Refusal, Reply, Request, TenantFacts};
 use super::rma::RmaService;
 use super::users::{Amounts, Claim, Resource, User};
 use crate::{Context, CreateError};
 
 /// The daemon's reply to a request with the reply's descriptors, or the text of a refusal.
-pub(super) type ReplyResult = Result<(Reply, Vec<OwnedFd>), String>;
+pub(super) type ReplyResult = Result<(Reply, Vec<OwnedFd>), Refusal>;
 
 /// An object of the NIC that belongs to the tenant.
 struct Held {
@@ -139,15 +139,16 @@ impl Drop for Tenant {
     }
 }
 
-fn words(error: impl ToString) -> String {
-    error.to_string()
+/// The refusal of a request because of this error.
+fn words(error: impl ToString) -> Refusal {
+    Refusal::Request(error.to_string())
 }
 
-fn unknown(kind: &str, number: impl std::fmt::Display) -> String {
-    format!("this program has no {kind} {number}")
+fn unknown(kind: &str, number: impl std::fmt::Display) -> Refusal {
+    Refusal::Request(format!("this program has no {kind} {number}"))
 }
 
-fn descriptor(bytes: &Bytes) -> Result<OwnedFd, String> {
+fn descriptor(bytes: &Bytes) -> Result<OwnedFd, Refusal> {
     let fd = bytes.fd().ok_or("this memory cannot be lent")?;
     fd.try_clone_to_owned().map_err(words)
 }
@@ -306,15 +307,23 @@ impl Tenant {
             Request::RekeyRma { region, key } => self.rekey_rma(region, &key).and_then(|()| done()),
             Request::RmaKey(region) => self.rma_key(region),
             Request::Attach { .. } | Request::List { .. } | Request::End { .. } => {
-                Err("this is a first message, and the program is attached already".to_owned())
+                Err("this is a first message, and the program is attached already".into())
             }
-            Request::Long(_) => Err("this request needs a socket for its answer".to_owned()),
+            Request::Long(_) => Err("this request needs a socket for its answer".into()),
         }
     }
 
     /// Claims one object of this kind and `bytes` bytes of memory.
-    fn claim(&self, kind: Resource, bytes: u64) -> Result<Claim, String> {
-        self.user.claim(Amounts::of(kind, 1).and(Resource::Byte, bytes))
+    fn claim(&self, kind: Resource, bytes: u64) -> Result<Claim, Refusal> {
+        self.claim_all(Amounts::of(kind, 1).and(Resource::Byte, bytes))
+    }
+
+    /// Claims what an object needs. Memory of programs that have ended is given back first if it must.
+    fn claim_all(&self, amounts: Amounts) -> Result<Claim, Refusal> {
+        self.user.claim(amounts).or_else(|_| {
+            self.outliving.sweep();
+            self.user.claim(amounts).map_err(Refusal::Limit)
+        })
     }
 
     fn create_channel(&mut self) -> ReplyResult {
@@ -331,7 +340,7 @@ impl Tenant {
         Ok((Reply::Number(number), vec![there.into()]))
     }
 
-    fn set_channel(&self, cq: u32, tag: u64, channel: u32) -> Result<(), String> {
+    fn set_channel(&self, cq: u32, tag: u64, channel: u32) -> Result<(), Refusal> {
         self.held(ObjectName::Cq(cq))?;
         let channel = self.channels.get(&channel).ok_or_else(|| unknown("completion channel", channel))?;
         let channel = channel.socket.clone();
@@ -339,14 +348,14 @@ impl Tenant {
         Ok(())
     }
 
-    fn held(&self, name: ObjectName) -> Result<&Held, String> {
+    fn held(&self, name: ObjectName) -> Result<&Held, Refusal> {
         self.refusal_of(name).map_or(Ok(()), Err)?;
-        self.objects.get(&place(name)).ok_or_else(|| "this is no object of the NIC".to_owned())
+        self.objects.get(&place(name)).ok_or(Refusal::from("this is no object of the NIC"))
     }
 
-    fn held_mut(&mut self, name: ObjectName) -> Result<&mut Held, String> {
+    fn held_mut(&mut self, name: ObjectName) -> Result<&mut Held, Refusal> {
         self.held(name)?;
-        self.objects.get_mut(&place(name)).ok_or_else(|| "this is no object of the NIC".to_owned())
+        self.objects.get_mut(&place(name)).ok_or(Refusal::from("this is no object of the NIC"))
     }
 
     /// Takes an object that the NIC no longer has out of the tenant. Dropping it gives back what was claimed.
@@ -398,7 +407,7 @@ fn bells(limits: &Limits) -> usize {
 }
 
 /// The length of memory that a program sends. Nothing of it is mapped yet.
-fn sent_len(memory: &OwnedFd) -> Result<u64, String> {
+fn sent_len(memory: &OwnedFd) -> Result<u64, Refusal> {
     let status = rustix::fs::fstat(memory).map_err(words)?;
     u64::try_from(status.st_size).map_err(words)
 }

@@ -139,11 +139,9 @@ impl Raw {
         (Reply::parse(&buffer[..packet.len]).unwrap(), packet.descriptors)
     }
 
+    #[track_caller]
     fn refuses(&self, request: &Request, words: &str) {
-        match self.ask(request) {
-            Reply::Refused(why) => assert!(why.contains(words), "{request:?}: {why}"),
-            reply => panic!("{request:?}: {reply:?}"),
-        }
+        refused(self.ask(request), words);
     }
 
     fn number(&self, request: &Request) -> u32 {
@@ -220,7 +218,8 @@ fn number(reply: Reply) -> u32 {
 #[track_caller]
 fn refused(reply: Reply, words: &str) {
     match reply {
-        Reply::Refused(why) => assert!(why.contains(words), "{why}"),
+        Reply::Refused(why) | Reply::AtLimit(why) => assert!(why.contains(words), "{why}"),
+        Reply::RefusedByTable(error) => assert!(error.to_string().contains(words), "{error}"),
         Reply::RefusedByNic(error) => assert!(error.to_string().contains(words), "{error}"),
         reply => panic!("{words}: {reply:?}"),
     }

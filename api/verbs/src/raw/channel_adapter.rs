@@ -30,7 +30,7 @@ pub struct ChannelAdapter {
 /// The place of a NIC.
 #[derive(Debug)]
 enum Home {
-    Own(Adapter),
+    Own(Box<Adapter>),
     /// A daemon, whose reports of completions and events come to this process.
     Nicd(Reports),
 }
@@ -46,7 +46,7 @@ impl ChannelAdapter {
     pub fn open(device: &Device) -> Result<Arc<ChannelAdapter>, OpenError> {
         let adapter = Adapter::open(&device.clone().engines(1).into_config())?;
         let engine = Locked::own(&adapter.engines()[0]);
-        Ok(ChannelAdapter::with(engine, Home::Own(adapter)))
+        Ok(ChannelAdapter::with(engine, Home::Own(Box::new(adapter))))
     }
 
     /// Attaches to the NIC of a daemon. The queue pairs of a kept tenant outlive the process once they can

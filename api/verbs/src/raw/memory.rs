@@ -7,7 +7,6 @@ use remora_nic::{Device, ObjectName};
 use super::ChannelAdapter;
 use crate::CreateError;
 
-/// The text of the refusal to register memory of which the daemon has no descriptor.
 impl ChannelAdapter {
     /// Executes a command of the memory table that gives a key.
     fn key_of(&self, command: MemoryCommand<'_>) -> Result<Key, CreateError> {
@@ -55,8 +54,8 @@ impl ChannelAdapter {
         self.key_of(MemoryCommand::Register { pd: domain, ranges, access })
     }
 
-    /// Registers memory of the process that a daemon maps, too. It keeps its bytes as long as the process runs,
-    /// also if the daemon ends the attachment.
+    /// Registers memory of the process that a daemon maps, too. It keeps its bytes as long as the process
+    /// runs, also if the daemon ends the attachment.
     ///
     /// # Errors
     /// The errors of [`register`](ChannelAdapter::register).

@@ -1,11 +1,12 @@
 //! The NIC's commands of a tenant. Each names objects of the tenant only, and what it creates is claimed.
 
 use remora_nic::kernel::KernelFacts;
-use remora_nic::{BellOwner, Command, CommandError, ObjectName, Service};
+use remora_nic::{BellOwner, Command, ObjectName, Service};
 use remora_transport::state::State;
 use remora_wire::Qpn;
 use remora_wire::frame::Endpoint;
 
+use super::super::message::Refusal;
 use super::super::message::Reply;
 use super::super::users::{Amounts, Claim, Resource};
 use super::{Held, LentMemory, Program, ReplyResult, Tenant, bells, place, unknown, words};
@@ -58,7 +59,7 @@ impl Tenant {
     /// Executes a command that names objects of this tenant.
     pub(super) fn command(&mut self, mut command: Command) -> ReplyResult {
         self.admit(&command)?;
-        let claim = self.user.claim(amounts(&command))?;
+        let claim = self.claim_all(amounts(&command))?;
         self.restrict(&mut command)?;
         let (memory, mut claims) = self.take_parts(&mut command)?;
         let replied = self.engine.execute(command.clone());
@@ -74,14 +75,14 @@ impl Tenant {
     }
 
     /// Checks that this tenant may execute a command.
-    fn admit(&self, command: &Command) -> Result<(), String> {
-        let mut refusal = reserved(command).map(str::to_owned);
+    fn admit(&self, command: &Command) -> Result<(), Refusal> {
+        let mut refusal = reserved(command).map(Refusal::from);
         command.names(|name| refusal = refusal.take().or_else(|| self.refusal_of(name)));
         refusal.map_or(Ok(()), Err)
     }
 
     /// Replaces what a program may not choose itself, and prepares the NIC for the command.
-    fn restrict(&self, command: &mut Command) -> Result<(), String> {
+    fn restrict(&self, command: &mut Command) -> Result<(), Refusal> {
         let source = self.engine.facts().source;
         match command {
             Command::CreatePortal(init) => {
@@ -101,7 +102,8 @@ impl Tenant {
                     self.engine.step();
                 }
             }
-            // Work that was posted before counts, as on hardware, although its doorbell was not looked at yet.
+            // Work that was posted before counts, as on hardware, although its doorbell was not looked at
+            // yet.
             Command::ResizeCq { .. } => self.engine.step(),
             // The IP header that precedes each received datagram is built from these fields.
             Command::CreateQp(init) if init.service == Service::Ud => self.engine.show_ip_fields(),
@@ -111,7 +113,7 @@ impl Tenant {
     }
 
     /// Hands the parts of a command to the engine, and returns their memory and claims.
-    fn take_parts(&mut self, command: &mut Command) -> Result<Taken, String> {
+    fn take_parts(&mut self, command: &mut Command) -> Result<Taken, Refusal> {
         let mut memory = Vec::new();
         let mut claims = Vec::new();
         let mut missing = None;
@@ -133,7 +135,7 @@ impl Tenant {
         reply: &remora_nic::Reply,
         memory: Vec<LentMemory>,
         claims: Vec<Claim>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         if let Some(name) = command.created(reply) {
             return self.keep(command, name, memory, claims);
         }
@@ -164,7 +166,7 @@ impl Tenant {
         name: ObjectName,
         memory: Vec<LentMemory>,
         claims: Vec<Claim>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let mut domain = None;
         let mut peer = None;
         command.names(|named| match named {
@@ -199,7 +201,7 @@ impl Tenant {
         name: ObjectName,
         memory: Vec<LentMemory>,
         claims: Vec<Claim>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let held = self.held_mut(name)?;
         held.memory = memory;
         // The first claim of a queue is that of its memory.
@@ -230,11 +232,11 @@ impl Tenant {
     }
 
     /// Attaches a queue pair to a multicast group.
-    pub(super) fn join(&mut self, qp: Qpn, group: Endpoint) -> Result<(), String> {
+    pub(super) fn join(&mut self, qp: Qpn, group: Endpoint) -> Result<(), Refusal> {
         self.held(ObjectName::Qp(qp))?;
-        let claim = self.user.claim(Amounts::of(Resource::GroupMember, 1))?;
+        let claim = self.claim_all(Amounts::of(Resource::GroupMember, 1))?;
         self.engine.attach_multicast(qp, group).map_err(|refusal| match refusal {
-            remora_host::AttachRefusal::Nic(error) => CommandError::to_string(&error),
+            remora_host::AttachRefusal::Nic(error) => words(error),
             remora_host::AttachRefusal::Port(error) => words(error),
             remora_host::AttachRefusal::Link(error) => words(error),
         })?;
@@ -243,7 +245,7 @@ impl Tenant {
     }
 
     /// Detaches a queue pair from a multicast group.
-    pub(super) fn leave(&mut self, qp: Qpn, group: Endpoint) -> Result<(), String> {
+    pub(super) fn leave(&mut self, qp: Qpn, group: Endpoint) -> Result<(), Refusal> {
         let groups = &mut self.held_mut(ObjectName::Qp(qp))?.groups;
         let place = groups.iter().position(|(known, _)| *known == group);
         groups.swap_remove(place.ok_or("the queue pair is not attached to this group")?);
@@ -251,7 +253,7 @@ impl Tenant {
     }
 
     /// Returns the reason why this tenant may not name the object; `None` if it may.
-    pub(super) fn refusal_of(&self, name: ObjectName) -> Option<String> {
+    pub(super) fn refusal_of(&self, name: ObjectName) -> Option<Refusal> {
         let has = match name {
             ObjectName::Region(key) => self.regions.contains_key(&key.get()),
             ObjectName::Domain(pd) => self.domains.contains_key(&pd.get()),

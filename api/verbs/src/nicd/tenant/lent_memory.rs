@@ -108,3 +108,31 @@ impl Drop for LentMemory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    #[test]
+    fn memory_of_a_program_is_freed_after_the_end_of_the_process() {
+        let mut program = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let process = Arc::new(pidfd_open(Pid::from_child(&program), PidfdFlags::empty()).unwrap());
+        let bytes = Bytes::memfd("test", 4096).unwrap();
+        bytes.write(0, b"its own").unwrap();
+        let outliving = Arc::new(Outliving::default());
+        let owner = MemoryOwner { process, outliving: Arc::clone(&outliving) };
+        owner.keep(vec![LentMemories::default().lend(bytes.clone())], None);
+        let content = || {
+            let mut content = [0; 7];
+            bytes.read(0, &mut content).unwrap();
+            content
+        };
+        outliving.sweep();
+        assert_eq!(content(), *b"its own");
+        program.kill().unwrap();
+        program.wait().unwrap();
+        outliving.sweep();
+        assert_eq!(content(), [0; 7]);
+    }
+}

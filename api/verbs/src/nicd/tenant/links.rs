@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::super::message::{LongRequest, Reply};
+use super::super::message::{LongRequest, Refusal, Reply};
 use super::super::users::{Amounts, Claim, Resource};
 use super::{ReplyResult, Shared, Tenant, unknown, words};
 
@@ -69,7 +69,7 @@ impl HeldPeers {
 impl Tenant {
     /// Records that the tenant uses a peer, and replies with the peer. The peer counts this user already.
     fn add_peer(&mut self, peer: Peer) -> ReplyResult {
-        let claim = self.user.claim(Amounts::of(Resource::Peer, 1));
+        let claim = self.claim_all(Amounts::of(Resource::Peer, 1));
         let claim = claim.inspect_err(|_| self.engine.release_peer(peer))?;
         self.peers.claims.entry(peer.0).or_default().push(claim);
         Ok((Reply::Peer(peer), Vec::new()))
@@ -85,10 +85,10 @@ impl Tenant {
         self.add_peer(peer)
     }
 
-    pub(super) fn release_peer(&mut self, peer: Peer) -> Result<(), String> {
+    pub(super) fn release_peer(&mut self, peer: Peer) -> Result<(), Refusal> {
         let users = self.objects.values().filter(|held| held.peer == Some(peer)).count();
         if self.peers.claims.get(&peer.0).is_some_and(|claims| claims.len() <= users) {
-            return Err("queue pairs or address handles use this peer".to_owned());
+            return Err("queue pairs or address handles use this peer".into());
         }
         if !self.peers.release(peer) {
             return Err(unknown("peer", peer.0));
@@ -98,7 +98,7 @@ impl Tenant {
     }
 
     pub(super) fn offer_link(&mut self) -> ReplyResult {
-        let claim = self.user.claim(Amounts::of(Resource::Negotiation, 1))?;
+        let claim = self.claim_all(Amounts::of(Resource::Negotiation, 1))?;
         let listener = Listener::new(DEFAULT_GEOMETRY, Admit::SameUser).map_err(words)?;
         let name = listener.name().to_owned();
         let offer = self.offers.last_key_value().map_or(0, |(last, _)| last + 1);
@@ -161,13 +161,13 @@ pub(in crate::nicd) fn begin(
             let offer = locked.offers.remove(&offer).ok_or_else(|| unknown("offered link", offer))?;
             let stream = descriptors.next();
             if stream.as_ref().is_some_and(|stream| !is_tcp(stream.as_fd())) {
-                return Err("the second descriptor is no TCP connection".to_owned());
+                return Err("the second descriptor is no TCP connection".into());
             }
             Task::Give { offer: Box::new(offer), to, stream: stream.map(TcpStream::from), patience }
         }
         request => Task::Reach {
             request,
-            _claim: Box::new(locked.user.claim(Amounts::of(Resource::Negotiation, 1))?),
+            _claim: Box::new(locked.claim_all(Amounts::of(Resource::Negotiation, 1))?),
         },
     };
     drop(locked);
@@ -176,7 +176,7 @@ pub(in crate::nicd) fn begin(
         let reached = task.perform(&engine).map_err(words);
         let reached =
             reached.and_then(|peer| owner.lock().unwrap_or_else(PoisonError::into_inner).add_peer(peer));
-        let (answer, _) = reached.unwrap_or_else(|words| (Reply::Refused(words), Vec::new()));
+        let (answer, _) = reached.unwrap_or_else(|refusal| (refusal.into(), Vec::new()));
         let _ = reply.send(&answer.emit(), &[]);
     };
     std::thread::Builder::new().name("remora-reach".to_owned()).spawn(answer).map_err(words)?;

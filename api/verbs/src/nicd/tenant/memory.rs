@@ -1,12 +1,12 @@
 //! Protection domains, regions and windows of a tenant.
 
-use remora_memory::{Access, Bytes, Error, Key, MemoryCommand, MemoryReply, Pd, Range, WindowType};
+use remora_memory::{Access, Bytes, Key, MemoryCommand, MemoryReply, Pd, Range, WindowType};
 use remora_nic::ObjectName;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::super::message::{Reply, SentRange, TableCommand};
+use super::super::message::{Refusal, Reply, SentRange, TableCommand};
 use super::super::users::{Claim, Resource};
 use super::lent_memory::MemoryOwner;
 use super::{LentMemory, ReplyResult, Tenant, sent_len, words};
@@ -82,12 +82,7 @@ impl Tenant {
             TableCommand::AllocDomain => self.alloc_domain(),
             TableCommand::FreeDomain(pd) => {
                 self.refuse_unknown(ObjectName::Domain(pd))?;
-                self.table().free_pd(pd).map_err(|error| match error {
-                    Error::Busy => {
-                        "regions, queue pairs, free lists or portals are in this protection domain".to_owned()
-                    }
-                    error => words(error),
-                })?;
+                self.table().free_pd(pd)?;
                 self.domains.remove(&pd.get());
                 done()
             }
@@ -140,40 +135,40 @@ impl Tenant {
             }
             TableCommand::FreeWindow(key) => {
                 self.refuse_unknown_window(key)?;
-                self.table().free_window(key).map_err(words)?;
+                self.table().free_window(key)?;
                 self.windows.remove(&window(key));
                 done()
             }
         }
     }
 
-    fn refuse_unknown(&self, name: ObjectName) -> Result<(), String> {
+    fn refuse_unknown(&self, name: ObjectName) -> Result<(), Refusal> {
         self.refusal_of(name).map_or(Ok(()), Err)
     }
 
-    fn refuse_unknown_window(&self, key: Key) -> Result<(), String> {
+    fn refuse_unknown_window(&self, key: Key) -> Result<(), Refusal> {
         match self.windows.contains_key(&window(key)) {
             true => Ok(()),
             false => Err(super::unknown("memory window with key", key.get())),
         }
     }
 
-    fn key_of(&self, command: MemoryCommand<'_>) -> Result<Key, String> {
-        let reply = self.table().execute(command).map_err(words)?;
-        reply.key().ok_or_else(|| "the table gives no key".to_owned())
+    fn key_of(&self, command: MemoryCommand<'_>) -> Result<Key, Refusal> {
+        let reply = self.table().execute(command)?;
+        reply.key().ok_or_else(|| "the table gives no key".into())
     }
 
     fn alloc_domain(&mut self) -> ReplyResult {
         let claim = self.claim(Resource::Domain, 0)?;
-        let MemoryReply::Domain(pd) = self.table().execute(MemoryCommand::AllocDomain).map_err(words)? else {
-            return Err("the table gives no protection domain".to_owned());
+        let MemoryReply::Domain(pd) = self.table().execute(MemoryCommand::AllocDomain)? else {
+            return Err("the table gives no protection domain".into());
         };
         self.domains.insert(pd.get(), Domain { pd, _claim: claim });
         Ok((Reply::Domain(pd), Vec::new()))
     }
 
     /// The attached program as the owner of memory.
-    fn memory_owner(&self) -> Result<MemoryOwner, String> {
+    fn memory_owner(&self) -> Result<MemoryOwner, Refusal> {
         let process = self.process.clone().ok_or(
             "the NIC daemon cannot see this process, and so cannot share its memory: run both in one pid namespace",
         )?;
@@ -190,12 +185,12 @@ impl Tenant {
     ) -> ReplyResult {
         self.refuse_unknown(ObjectName::Domain(pd))?;
         // Mapping the memory allocates its pages.
-        let lens = memory.iter().map(sent_len).collect::<Result<Vec<u64>, String>>()?;
+        let lens = memory.iter().map(sent_len).collect::<Result<Vec<u64>, Refusal>>()?;
         let claim = self.claim(Resource::Region, lens.iter().fold(0, |sum, len| sum.saturating_add(*len)))?;
         let mut blocks = Vec::with_capacity(memory.len());
         for (memory, len) in memory.into_iter().zip(lens) {
             let len = usize::try_from(len).map_err(words)?;
-            blocks.push(Bytes::from_memfd_of(memory, len).map_err(words)?);
+            blocks.push(Bytes::from_memfd_of(memory, len)?);
         }
         let mut ranges = Vec::with_capacity(sent.len());
         for range in sent {
@@ -216,11 +211,12 @@ impl Tenant {
         Ok((Reply::Key(key), Vec::new()))
     }
 
-    pub(super) fn name_region(&mut self, key: u32, name: String) -> Result<(), String> {
+    pub(super) fn name_region(&mut self, key: u32, name: String) -> Result<(), Refusal> {
         if !name.is_empty() && self.regions.values().any(|region| region.name == name) {
             return Err(format!(
                 "there is a region `{name}` already: take it out of what was kept, or give it back"
-            ));
+            )
+            .into());
         }
         let region = self.regions.get_mut(&key).ok_or_else(|| super::unknown("region with key", key))?;
         region.name = name;
@@ -228,14 +224,14 @@ impl Tenant {
     }
 
     /// Ends a region and takes it out of the tenant.
-    fn deregister(&mut self, command: MemoryCommand<'_>, key: Key) -> Result<Region, String> {
+    fn deregister(&mut self, command: MemoryCommand<'_>, key: Key) -> Result<Region, Refusal> {
         let key = key.get();
         let unknown = || super::unknown("region with key", key);
         if !self.regions.contains_key(&key) {
             return Err(unknown());
         }
         self.exposed.retain(|_, exposed| exposed.region != key);
-        self.table().execute(command).map_err(words)?;
+        self.table().execute(command)?;
         self.regions.remove(&key).ok_or_else(unknown)
     }
 

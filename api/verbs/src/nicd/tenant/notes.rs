@@ -4,7 +4,7 @@ use remora_host::packet::is_tcp;
 use remora_nic::ObjectName;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::super::message::{KeptObject, Reply};
+use super::super::message::{KeptObject, Refusal, Reply};
 use super::{Held, ReplyResult, Tenant, descriptor, words};
 
 impl Tenant {
@@ -14,13 +14,13 @@ impl Tenant {
         object: ObjectName,
         note: Vec<u8>,
         descriptors: Vec<OwnedFd>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         if !matches!(object, ObjectName::Cq(_) | ObjectName::Qp(_) | ObjectName::Kernel(_)) {
-            return Err("only completion queues, queue pairs and kernels outlive a program".to_owned());
+            return Err("only completion queues, queue pairs and kernels outlive a program".into());
         }
         let connection = descriptors.into_iter().next();
         if connection.as_ref().is_some_and(|connection| !is_tcp(connection.as_fd())) {
-            return Err("the descriptor is no TCP connection".to_owned());
+            return Err("the descriptor is no TCP connection".into());
         }
         let held = self.held_mut(object)?;
         held.note = Some(note);
@@ -59,7 +59,7 @@ impl Tenant {
 
 fn lend(held: &Held, note: &[u8]) -> ReplyResult {
     let mut lent =
-        held.memory.iter().map(|memory| descriptor(memory.bytes())).collect::<Result<Vec<_>, String>>()?;
+        held.memory.iter().map(|memory| descriptor(memory.bytes())).collect::<Result<Vec<_>, Refusal>>()?;
     if let Some(connection) = &held.connection {
         lent.push(connection.try_clone().map_err(words)?);
     }

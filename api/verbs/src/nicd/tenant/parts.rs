@@ -6,7 +6,7 @@ use remora_nic::{HandedPart, PartNumber, Ring};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-use super::super::message::Reply;
+use super::super::message::{Refusal, Reply};
 use super::super::users::{Amounts, Claim, Resource};
 use super::{LentMemory, ReplyResult, Tenant, sent_len, words};
 
@@ -40,9 +40,11 @@ impl Parts {
         self.waiting.remove(&part.0)
     }
 
-    fn add(&mut self, part: Part) -> Result<u32, String> {
+    fn add(&mut self, part: Part) -> Result<u32, Refusal> {
         if self.waiting.len() == MAX_HANDED {
-            return Err(format!("{MAX_HANDED} queues have memory and are not created: create them first"));
+            return Err(
+                format!("{MAX_HANDED} queues have memory and are not created: create them first").into()
+            );
         }
         let number = self.next;
         self.next = (number + 1) % PartNumber::NONE.0;
@@ -58,7 +60,7 @@ impl Tenant {
             <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| "a queue needs one descriptor of memory")?;
         // Mapping the memory allocates its pages.
         let len = sent_len(&memory)?;
-        let claim = self.user.claim(Amounts::of(Resource::Byte, len))?;
+        let claim = self.claim_all(Amounts::of(Resource::Byte, len))?;
         let bytes = Bytes::from_memfd_of(memory, usize::try_from(len).map_err(words)?).map_err(words)?;
         let ring = Ring::new(bytes).ok_or("no queue has so much memory")?;
         let memory = Some(self.memories.lend(ring.bytes().clone()));
@@ -70,7 +72,7 @@ impl Tenant {
     pub(super) fn hand_kernel(&mut self, kernel: u32, lanes: u32) -> ReplyResult {
         let kernel = Shipped::of(kernel).ok_or("no such kernel ships with this daemon")?;
         if !(1..=LANES).contains(&lanes) {
-            return Err(format!("a kernel has 1 to {LANES} lanes"));
+            return Err(format!("a kernel has 1 to {LANES} lanes").into());
         }
         let handed = kernel.lanes(lanes as usize).into();
         let number = self.parts.add(Part { handed, memory: None, claim: None })?;

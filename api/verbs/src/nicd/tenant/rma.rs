@@ -8,7 +8,7 @@ use remora_memory::Key;
 use remora_nic::rma::{RegionKey, RegionMemory, Regions};
 use std::sync::Arc;
 
-use super::super::message::{RegisterRma, Reply};
+use super::super::message::{Refusal, RegisterRma, Reply};
 use super::super::users::{Amounts, Claim, Resource};
 use super::{Program, ReplyResult, Tenant, unknown, words};
 
@@ -41,24 +41,24 @@ impl Tenant {
             return Err(unknown("region with key", region));
         }
         let memory = RegionMemory { key: Key::new(*region), base: *base, len: *len, rights: *rights };
-        let claim = self.user.claim(Amounts::of(Resource::RmaRegion, 1))?;
+        let claim = self.claim_all(Amounts::of(Resource::RmaRegion, 1))?;
         let regions = self.rma.open().map_err(words)?;
         let id = regions.register(&memory, key).map_err(words)?;
         self.exposed.insert(id, Exposed { id, region: *region, regions, _claim: claim });
         Ok((Reply::Number(id), Vec::new()))
     }
 
-    fn exposed(&self, id: u32) -> Result<&Exposed, String> {
+    fn exposed(&self, id: u32) -> Result<&Exposed, Refusal> {
         self.exposed.get(&id).ok_or_else(|| unknown("region of 1RMA", id))
     }
 
-    pub(super) fn deregister_rma(&mut self, id: u32) -> Result<(), String> {
+    pub(super) fn deregister_rma(&mut self, id: u32) -> Result<(), Refusal> {
         self.exposed(id)?;
         self.exposed.remove(&id);
         Ok(())
     }
 
-    pub(super) fn rekey_rma(&self, id: u32, key: &RegionKey) -> Result<(), String> {
+    pub(super) fn rekey_rma(&self, id: u32, key: &RegionKey) -> Result<(), Refusal> {
         self.exposed(id)?.regions.rekey(id, key).map_err(words)
     }
 

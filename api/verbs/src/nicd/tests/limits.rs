@@ -31,7 +31,7 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
     let keys: Vec<u32> = (0..3).map(|_| number(raw.register(domain, 4096))).collect();
     refused(raw.register(domain, 4096), "--regions");
     raw.refuses(&Request::Table(TableCommand::RegisterNull(Pd::of_number(domain))), "--regions");
-    raw.refuses(&free_domain(domain), "are in this protection domain");
+    raw.refuses(&free_domain(domain), "still in use");
     assert_eq!(raw.ask(&revoke(keys[0])), Reply::Done);
     refused(raw.register(domain, (1 << 20) - 8191), "--memory");
     let rest = number(raw.register(domain, (1 << 20) - 8192));
@@ -42,7 +42,7 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
     let window = Request::Table(TableCommand::AllocWindow { pd: Pd::of_number(domain), second: false });
     let window_key = Key::new(raw.number(&window));
     raw.refuses(&window, "2 memory windows are over the 1");
-    raw.refuses(&free_domain(domain), "are in this protection domain");
+    raw.refuses(&free_domain(domain), "still in use");
     assert_eq!(raw.ask(&Request::Table(TableCommand::FreeWindow(window_key))), Reply::Done);
     let kernel = number(raw.deploy(self::kernel(domain, &[keys[1]])));
     refused(raw.deploy(self::kernel(domain, &[])), "--kernels");
@@ -58,7 +58,7 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
     refused(raw.create_qp(domain, cq, cq), "--pairs");
     refused(raw.create_loopback(domain, cq), "--pairs");
     refused(raw.execute(Command::DestroyCq { cq }), "in use");
-    raw.refuses(&free_domain(domain), "are in this protection domain");
+    raw.refuses(&free_domain(domain), "still in use");
     for pair in pairs {
         assert_eq!(raw.execute(Command::DestroyQp(Qpn::new(pair))), DONE);
     }

@@ -110,3 +110,85 @@ fn memory_is_freed_with_its_region_though_the_program_keeps_the_descriptor() {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
+
+/// Memory of the program that is running this test, registered as its own.
+struct OwnRegion {
+    lender: Lender,
+    raw: Raw,
+    memory: Bytes,
+    key: Key,
+}
+
+impl OwnRegion {
+    const LEN: u64 = 1 << 20;
+
+    fn register(test: &str) -> OwnRegion {
+        let limits = Limits { bytes: Self::LEN, ..Limits::default() };
+        let lender = lender(test, &Options { limits, ..Options::default() });
+        let raw = lender.raw();
+        let memory = Bytes::memfd("test", Self::LEN as usize).unwrap();
+        memory.write(0, b"its own").unwrap();
+        let (pd, access) = (Pd::of_number(raw.domain()), Access::LOCAL_WRITE);
+        let ranges = vec![range(Self::LEN)];
+        let request = Request::Table(TableCommand::Register { pd, access, ranges, own: true });
+        let key = Key::new(number(raw.ask_with(&request, &[memory.fd().unwrap()]).0));
+        OwnRegion { lender, raw, memory, key }
+    }
+
+    fn content(memory: &Bytes) -> [u8; 7] {
+        let mut content = [0; 7];
+        memory.read(0, &mut content).unwrap();
+        content
+    }
+}
+
+/// A daemon that ends an attachment does not take the bytes of a program that goes on. They count as long as
+/// the program runs.
+#[test]
+fn memory_of_a_running_program_keeps_its_bytes_and_its_claim_when_the_attachment_ends() {
+    let OwnRegion { lender, raw, memory, .. } = OwnRegion::register("outliving");
+    drop(raw);
+    let until = Instant::now() + LONG;
+    while lender.daemon.tenants().iter().any(|facts| facts.regions > 0) {
+        assert!(Instant::now() < until, "the attachment does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(OwnRegion::content(&memory), *b"its own");
+    let raw = lender.raw();
+    let domain = raw.domain();
+    refused(raw.register(domain, 4096), "--memory");
+}
+
+#[test]
+fn a_retired_region_keeps_its_bytes_until_the_program_has_pages_of_its_own() {
+    let OwnRegion { lender: _lender, raw, memory, key } = OwnRegion::register("retired");
+    let domain = raw.domain();
+    let retired = raw.number(&Request::Table(TableCommand::Retire(key)));
+    assert_eq!(OwnRegion::content(&memory), *b"its own");
+    refused(raw.register(domain, 4096), "--memory");
+    let free = Request::Table(TableCommand::FreeMemory(retired));
+    assert_eq!(raw.ask(&free), Reply::Done);
+    assert_eq!(OwnRegion::content(&memory), [0; 7], "the pages are freed");
+    raw.refuses(&free, "no memory of an ended region");
+    number(raw.register(domain, 4096));
+}
+
+/// C programs get ENOMEM at a limit, and EBUSY for a domain in use, as on a NIC of their own.
+#[test]
+fn refusals_have_the_errno_of_verbs() {
+    let limits = Limits { domains: 1, ..Limits::default() };
+    let lender = lender("errno", &Options { limits, ..Options::default() });
+    let raw = lender.raw();
+    let domain = raw.domain();
+    let errno = |reply| match reply {
+        Reply::AtLimit(words) => crate::CreateError::Limit(words).errno(),
+        Reply::RefusedByTable(error) => crate::CreateError::Memory(error).errno(),
+        reply => panic!("{reply:?}"),
+    };
+    assert_eq!(errno(raw.ask(&DOMAIN)), libc::ENOMEM);
+    number(raw.register(domain, 4096));
+    assert_eq!(errno(raw.ask(&free_domain(domain))), libc::EBUSY);
+    let invalid =
+        raw.ask_with(&register(domain, &[range(0)]), &[Bytes::memfd("test", 64).unwrap().fd().unwrap()]);
+    assert_eq!(errno(invalid.0), libc::EINVAL);
+}

@@ -200,7 +200,7 @@ fn a_user_has_as_much_of_1rma_as_it_may_over_all_programs_and_no_more() {
     let bulk = number(portal(other, second.0, second.1, 8, true));
     refused(portal(other, second.0, second.1, 1, true), "--rma-portals");
     refused(mine.execute(remora_nic::Command::DestroyCq { cq: first.1 }), "in use");
-    mine.refuses(&free_domain(first.0), "portals are in this protection domain");
+    mine.refuses(&free_domain(first.0), "still in use");
     let facts = lender.daemon.tenants();
     let held: Vec<_> = facts.iter().map(|tenant| (tenant.rma_slots, tenant.rma_regions)).collect();
     assert_eq!(held, [(16, 1), (8, 1)]);

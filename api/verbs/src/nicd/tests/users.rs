@@ -58,7 +58,7 @@ impl SharedLender {
         loop {
             match self.raw("") {
                 (raw, Reply::Attached { .. }) => programs.push(raw),
-                (_, Reply::Refused(words)) => return (programs, words),
+                (_, Reply::AtLimit(words)) => return (programs, words),
                 (_, reply) => panic!("{reply:?}"),
             }
         }
@@ -70,7 +70,7 @@ impl SharedLender {
         for number in 0.. {
             match self.raw(&format!("hog{number}")) {
                 (raw, Reply::Attached { .. }) => drop(raw.domain()),
-                (_, Reply::Refused(words)) => return (number, words),
+                (_, Reply::AtLimit(words)) => return (number, words),
                 (_, reply) => panic!("{reply:?}"),
             }
         }
@@ -98,7 +98,7 @@ impl SharedLender {
         let memory_refusal = loop {
             let turn = turns.next().unwrap();
             match attached[turn].register(domains[turn], 4 << 20) {
-                Reply::Refused(words) => break words,
+                Reply::AtLimit(words) => break words,
                 _ => bytes += 4 << 20,
             }
         };
