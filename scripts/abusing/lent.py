@@ -10,7 +10,7 @@ from .postcard import number, numbers
 MAGIC = b"RemoraNd"
 VERSION = 8
 # Kinds of requests and replies.
-HAND_RING, ATTACH, EXECUTE, TABLE = 0, 1, 5, 6
+HAND_RING, ATTACH, EXECUTE, TABLE = 0, 1, 6, 7
 REFUSED, NUMBER, EXECUTED, REFUSED_BY_NIC, AT_LIMIT, REFUSED_BY_TABLE = 1, 3, 8, 9, 10, 11
 # Commands of the memory table, and of the NIC.
 ALLOC_DOMAIN, REGISTER = 0, 2

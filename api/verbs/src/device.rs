@@ -70,8 +70,8 @@ impl Device {
         self
     }
 
-    /// Describes the NIC of a daemon (`remora nicd`) that listens at the Unix socket `path`. The daemon's
-    /// engine drives the NIC.
+    /// Describes the NIC of a daemon (`remora serve nic`) that listens at the Unix socket `path`. The
+    /// daemon's engine drives the NIC.
     pub fn nicd(path: impl AsRef<Path>) -> Attachment {
         Attachment::new(path.as_ref())
     }

@@ -12,8 +12,8 @@ use remora_wire::Qpn;
 use remora_wire::frame::{Endpoint, Peer};
 use std::sync::Arc;
 
-use crate::CreateError;
 use crate::nicd::DaemonClient;
+use crate::{CreateError, KernelModule};
 
 /// The engine of a queue. A clone shares it.
 #[derive(Clone, Debug)]
@@ -179,6 +179,14 @@ impl EngineHandle {
         match self {
             EngineHandle::Own(engine) => Ok(engine.hand(kernel.lanes(lanes as usize))),
             EngineHandle::Nicd(daemon) => daemon.hand_shipped(kernel, lanes),
+        }
+    }
+
+    /// Hands the lanes of a module to the NIC.
+    pub(crate) fn hand_module(&self, module: &KernelModule<'_>) -> Result<PartNumber, CreateError> {
+        match self {
+            EngineHandle::Own(engine) => Ok(engine.hand(module.load()?)),
+            EngineHandle::Nicd(daemon) => daemon.hand_module(module),
         }
     }
 

@@ -45,6 +45,9 @@ pub enum CreateError {
         advice = remora_port::remedy(&system_error(*.1))
     )]
     System(&'static str, i32),
+    /// The module of a kernel cannot be loaded; contains the loader's text.
+    #[error("{0}")]
+    Module(String),
     /// The NIC belongs to a daemon, and a daemon does not offer this.
     #[error("{}", NOT_BY_DAEMON)]
     NotByDaemon,
@@ -112,7 +115,7 @@ impl From<remora_nic::NicError> for CreateError {
 
 const NOT_BY_DAEMON: &str = "the NIC belongs to a daemon, which uses memory that it shares with the program \
                              (`ProtectionDomain::allocate`): other memory of the program, memory on the NIC \
-                             and kernels that do not ship need a NIC of its own";
+                             and kernels that are no module need a NIC of its own";
 const FORKED: &str = "the process was forked since the device was opened: open one in the child";
 const REENTERED: &str = "a signal handler calls the NIC that its thread was calling: call it later";
 const FAILED: &str = "a thread of the NIC has failed, or its daemon is gone: open the device anew";

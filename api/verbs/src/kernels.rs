@@ -5,7 +5,7 @@ use remora_nic::{Command, Device, ObjectName, PartNumber};
 use serde::{Deserialize, Serialize};
 
 use crate::engine_handle::EngineHandle;
-use crate::{Context, CreateError, MemoryRegion, ProtectionDomain};
+use crate::{Context, CreateError, KernelModule, MemoryRegion, ProtectionDomain};
 
 /// Attributes of a new kernel.
 #[derive(Copy, Clone, Debug)]
@@ -136,6 +136,18 @@ impl KernelHandle {
         KernelHandle::deploy(domain, engine, code, answers, options)
     }
 
+    pub(crate) fn of_module(
+        domain: &ProtectionDomain,
+        module: &KernelModule<'_>,
+        options: &KernelOptions<'_>,
+    ) -> Result<KernelHandle, CreateError> {
+        domain.context().refuse_child()?;
+        let engine = domain.context().engine_handle(options.engine)?;
+        let answers = count_answers(module.lanes.into(), options)?;
+        let code = engine.hand_module(module)?;
+        KernelHandle::deploy(domain, engine, code, answers, options)
+    }
+
     fn deploy(
         domain: &ProtectionDomain,
         engine: EngineHandle,
@@ -195,6 +207,17 @@ impl KernelHandle {
     pub fn replace(&self, others: Vec<Box<dyn Kernel>>) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
         let code = self.engine.hand(others.into())?;
+        self.engine.ask(Command::ReplaceKernel { kernel: self.number, code })
+    }
+
+    /// Like [`replace`](KernelHandle::replace), by the lanes of a module. A daemon loads it, too.
+    ///
+    /// # Errors
+    /// The errors of [`replace`](KernelHandle::replace), except `NotByDaemon`; `Module` or `Daemon` if the
+    /// module cannot be loaded.
+    pub fn replace_by_module(&self, module: &KernelModule<'_>) -> Result<(), CreateError> {
+        self.domain.context().refuse_child()?;
+        let code = self.engine.hand_module(module)?;
         self.engine.ask(Command::ReplaceKernel { kernel: self.number, code })
     }
 

@@ -33,4 +33,4 @@ mod module;
 
 pub use error::SandboxError;
 pub use limits::Limits;
-pub use module::Module;
+pub use module::{Module, load};

@@ -48,6 +48,20 @@ impl Module {
     }
 }
 
+/// Maximum work of a step of a kernel that [`load`] makes: about as much as a step of a native kernel does. A
+/// lane of the NIC does 32 steps at once, and other users of the NIC wait for it.
+const SHARED_FUEL: u64 = 1 << 14;
+
+/// Compiles a module and creates lanes with at most `memory` bytes each, for a NIC that several users share.
+/// Programs pass this function to `KernelModule::loader`, and daemons to `nicd::Options::loader`.
+///
+/// # Errors
+/// The text of the [`SandboxError`].
+pub fn load(wasm: &[u8], lanes: usize, memory: usize) -> Result<Vec<Box<dyn Kernel>>, String> {
+    let limits = Limits { memory, fuel: SHARED_FUEL };
+    Module::new(wasm, limits).and_then(|module| module.lanes(lanes)).map_err(|error| error.to_string())
+}
+
 /// WebAssembly proposals that compilers of Rust and C use and that the limits cover. All others are refused;
 /// shared memories, for example, are not charged.
 const PROPOSALS: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use remora_broker::NicServer;
 use remora_host::{OpenError, metrics};
+use remora_verbs::KernelLoader;
 use remora_verbs::nicd::{Daemon, Limits, Options};
 use serde_json::json;
 use signal_hook::consts::SIGUSR1;
@@ -114,6 +115,12 @@ impl AliasArgs {
     }
 }
 
+/// The loader of users' kernels.
+#[cfg(feature = "wasm")]
+const LOADER: Option<KernelLoader> = Some(remora_sandbox::load);
+#[cfg(not(feature = "wasm"))]
+const LOADER: Option<KernelLoader> = None;
+
 impl Args {
     fn options(&self) -> Options {
         let limits = Limits {
@@ -133,7 +140,8 @@ impl Args {
         };
         let attachments = self.attachments;
         let tenants = self.tenants;
-        Options { limits, attachments, tenants, allow: self.allow_uid.clone(), ..Options::default() }
+        let allow = self.allow_uid.clone();
+        Options { limits, attachments, tenants, allow, loader: LOADER, ..Options::default() }
     }
 }
 

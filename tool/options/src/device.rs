@@ -202,8 +202,8 @@ pub struct LentArgs {
     #[command(flatten)]
     /// Port of a NIC that this process opens itself.
     pub port: PortArgs,
-    /// Use the NIC and the port of the daemon (`remora nicd`) that listens at this socket [default: open a
-    /// NIC in this process].
+    /// Use the NIC and the port of the daemon (`remora serve nic`) that listens at this socket [default: open
+    /// a NIC in this process].
     #[arg(long, value_name = "PATH", conflicts_with_all = ["port", "address", "interface", "capture", "fault"])]
     pub nicd: Option<PathBuf>,
 }

@@ -77,7 +77,7 @@ pub const LAYERS: [Layer; 37] = [
     },
     // The command for verbs programs: no store, no simulator, no benchmark.
     Layer {
-        names_only: Some(&["nic", "chain", "host", "verbs", "broker", "options"]),
+        names_only: Some(&["nic", "chain", "sandbox", "host", "verbs", "broker", "options"]),
         ..impure("tool", "cli", false)
     },
     Layer { names_only: Some(&["options"]), ..impure("tool", "plot", false) },

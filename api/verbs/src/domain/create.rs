@@ -8,8 +8,8 @@ use crate::kernel::{Kernel, Shipped};
 use crate::queue_pair::{Init, QpOptions};
 use crate::{
     AddressHandle, AnswerBuffers, CompletionQueue, CreateError, DatagramQueuePair, FreeList, FreeListOptions,
-    KernelHandle, KernelOptions, MemoryRegion, MemoryWindow, NullRegion, QueuePair, Srq, SrqOptions,
-    XrcDomain, XrcInitiator,
+    KernelHandle, KernelModule, KernelOptions, MemoryRegion, MemoryWindow, NullRegion, QueuePair, Srq,
+    SrqOptions, XrcDomain, XrcInitiator,
 };
 
 use super::ProtectionDomain;
@@ -276,8 +276,9 @@ impl ProtectionDomain {
     }
 
     /// Deploys a StRoM kernel on the NIC, with one lane for each entry of `kernels`. A lane serves one queue
-    /// pair at a time. The kernel serves requests from now on. A NIC daemon takes only the shipped kernels:
-    /// [`deploy_shipped`](ProtectionDomain::deploy_shipped).
+    /// pair at a time. The kernel serves requests from now on. A NIC daemon takes only modules
+    /// ([`deploy_module`](ProtectionDomain::deploy_module)) and the shipped kernels
+    /// ([`deploy_shipped`](ProtectionDomain::deploy_shipped)).
     ///
     /// # Errors
     /// `Forked` in a forked child; `NotByDaemon`; `TooMany` if there is no such engine, or the memory for
@@ -305,6 +306,22 @@ impl ProtectionDomain {
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
         KernelHandle::shipped(self, kernel, lanes, options)
+    }
+
+    /// Deploys a kernel of the user's own that is a module, as
+    /// [`deploy_kernel`](ProtectionDomain::deploy_kernel) does. A daemon's NIC takes it too, if the daemon
+    /// has a loader.
+    ///
+    /// # Errors
+    /// The errors of [`deploy_kernel`](ProtectionDomain::deploy_kernel), except `NotByDaemon`; `Module` if
+    /// the module cannot be loaded; `Daemon` if the daemon refuses it; `Limit` if its lanes need more memory
+    /// than the user may have.
+    pub fn deploy_module(
+        &self,
+        module: &KernelModule<'_>,
+        options: &KernelOptions<'_>,
+    ) -> Result<KernelHandle, CreateError> {
+        KernelHandle::of_module(self, module, options)
     }
 
     /// Allocates `count` buffers, up to 4096, of `size` bytes for the answers of kernels at peers.

@@ -84,7 +84,7 @@ pub(super) fn connect(path: &Path) -> Result<PacketSocket, OpenError> {
         OpenError::Port(match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
                 format!(
-                    "no NIC daemon listens at {socket_path}: start it by `remora nicd --socket {socket_path}`"
+                    "no NIC daemon listens at {socket_path}: start it by `remora serve nic --socket {socket_path}`"
                 )
             }
             ErrorKind::PermissionDenied => {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::message::{MAGIC, MAX_PACKET, Refusal, Reply, Request, TenantFacts, VERSION, wipe};
 use super::options::Options;
 use super::rma::RmaService;
-use super::tenant::{EventRoutes, Outliving, Program, ReplyResult, Shared, Tenant, begin};
+use super::tenant::{EventRoutes, Program, ReplyResult, Services, Shared, Tenant, begin};
 use super::users::{Amounts, Claim, Resource, User, Users, bounds};
 use crate::rma::RmaOptions;
 use crate::{Context, Counters, Device, PortFacts};
@@ -59,10 +59,7 @@ struct Register {
 
 struct DaemonState {
     context: Context,
-    rma: Arc<RmaService>,
-    events: Arc<EventRoutes>,
-    outliving: Arc<Outliving>,
-    options: Options,
+    services: Services,
     uid: u32,
     register: Mutex<Register>,
     changed: Condvar,
@@ -120,12 +117,11 @@ impl Daemon {
         let regions = options.rma_regions;
         let rma = RmaOptions { settings, regions, ..RmaOptions::default() };
         let rma = Arc::new(RmaService::new(&context, rma));
+        let Options { limits, loader, .. } = *options;
+        let services = Services { limits, rma, events, outliving: Arc::default(), loader };
         let state = Arc::new(DaemonState {
             context,
-            rma,
-            events,
-            outliving: Arc::default(),
-            options: options.clone(),
+            services,
             uid: own_uid(),
             register: Mutex::default(),
             changed: Condvar::new(),
@@ -344,11 +340,9 @@ impl DaemonState {
     ) -> Result<(Option<Name>, Shared), Refusal> {
         let Request::Attach { version, name, kept } = request else { return Err(nonsense()) };
         right_version(version)?;
-        self.outliving.sweep();
+        self.services.outliving.sweep();
         let fresh = || {
-            let limits = self.options.limits;
-            let rma = Arc::clone(&self.rma);
-            let tenant = Tenant::new(&self.context, limits, user.clone(), rma, &self.events, &self.outliving);
+            let tenant = Tenant::new(&self.context, &self.services, user.clone());
             Ok::<Shared, Refusal>(Arc::new(Mutex::new(tenant.map_err(|error| error.to_string())?)))
         };
         if !kept {

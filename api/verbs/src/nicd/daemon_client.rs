@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::message::{MAX_PACKET, MAX_RANGES, Reply, Request, SentRange, TableCommand, wipe};
-use crate::CreateError;
+use crate::{CreateError, KernelModule};
 
 mod uplink;
 
@@ -77,17 +77,19 @@ fn refused(words: impl ToString) -> CreateError {
 /// The error text for a daemon that runs and has not replied for `patience`.
 pub(super) fn silent(patience: Duration) -> String {
     format!(
-        "the NIC daemon has not answered for {} seconds: if it is stopped, continue it by `kill -CONT`; if it hangs, restart `remora nicd`",
+        "the NIC daemon has not answered for {} seconds: if it is stopped, continue it by `kill -CONT`; if it hangs, restart `remora serve nic`",
         patience.as_secs()
     )
 }
 
 fn lost(error: &std::io::Error) -> CreateError {
-    refused(format!("the NIC daemon does not answer ({error}): is it running? start it by `remora nicd`"))
+    refused(format!(
+        "the NIC daemon does not answer ({error}): is it running? start it by `remora serve nic`"
+    ))
 }
 
 const NONSENSE: &str =
-    "the NIC daemon's answer makes no sense: is it of another version? restart it by `remora nicd`";
+    "the NIC daemon's answer makes no sense: is it of another version? restart it by `remora serve nic`";
 
 impl DaemonClient {
     /// Sends `hello`, the first message of an attachment, and receives the daemon's reply.
@@ -274,6 +276,18 @@ impl DaemonClient {
     /// Hands the code of a shipped kernel to the NIC, once for each of `lanes` lanes.
     pub(crate) fn hand_shipped(&self, kernel: Shipped, lanes: u32) -> Result<PartNumber, CreateError> {
         self.number(&Request::HandKernel { kernel: kernel.number(), lanes }).map(PartNumber)
+    }
+
+    /// Hands the bytes of a kernel's module to the daemon, which loads it.
+    pub(crate) fn hand_module(&self, module: &KernelModule<'_>) -> Result<PartNumber, CreateError> {
+        let bytes = Bytes::memfd("remora-module", module.bytes.len())?;
+        bytes.write(0, module.bytes).map_err(refused)?;
+        let memory = module.memory as u64;
+        let descriptor = bytes.fd().ok_or(CreateError::NotByDaemon)?;
+        match self.ask(&Request::HandModule { lanes: module.lanes, memory }, &[descriptor])?.0 {
+            Reply::Number(number) => Ok(PartNumber(number)),
+            _ => Err(refused(NONSENSE)),
+        }
     }
 
     /// Attaches a queue pair to a multicast group.

@@ -191,6 +191,12 @@ pub(crate) enum Request {
         kernel: u32,
         lanes: u32,
     },
+    /// Hands over the module of a kernel, whose bytes are the descriptor's. Each lane has at most `memory`
+    /// bytes. The reply is its number.
+    HandModule {
+        lanes: u32,
+        memory: u64,
+    },
     /// A command of the NIC, which names objects of this program only.
     Execute(Command),
     /// A command of the memory table, which names objects of this program only.

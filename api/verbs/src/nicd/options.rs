@@ -1,10 +1,11 @@
 //! The options of a daemon.
 
 use super::limits::Limits;
+use crate::KernelLoader;
 use crate::rma::Settings;
 
 /// Attributes of a new daemon.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The limits of each user.
     pub limits: Limits,
@@ -18,6 +19,9 @@ pub struct Options {
     pub rma: Settings,
     /// 1RMA regions of all tenants at a time.
     pub rma_regions: u32,
+    /// The loader of users' kernels. `None`: only shipped kernels are deployed. The daemon's engine executes
+    /// the lanes, so the loader must confine them.
+    pub loader: Option<KernelLoader>,
 }
 
 impl Default for Options {
@@ -29,6 +33,7 @@ impl Default for Options {
             allow: Vec::new(),
             rma: Settings { slots: 1024, ..Settings::software() },
             rma_regions: 1 << 14,
+            loader: None,
         }
     }
 }

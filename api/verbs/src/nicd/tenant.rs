@@ -13,7 +13,7 @@ mod rma;
 use remora_host::packet::PacketSocket;
 use remora_host::{Channel, Doorbells, Engine, connect::Uplink};
 use remora_memory::{Bytes, Pd, Table};
-use remora_nic::ObjectName;
+use remora_nic::{Command, ObjectName};
 use remora_wire::frame::{Endpoint, Peer};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -33,7 +33,7 @@ use super::limits::Limits;
 use super::message::{Refusal, Reply, Request, TenantFacts};
 use super::rma::RmaService;
 use super::users::{Amounts, Claim, Resource, User};
-use crate::{Context, CreateError};
+use crate::{Context, CreateError, KernelLoader};
 
 /// The daemon's reply to a request with the reply's descriptors, or the text of a refusal.
 pub(super) type ReplyResult = Result<(Reply, Vec<OwnedFd>), Refusal>;
@@ -106,6 +106,7 @@ pub(crate) struct Tenant {
     limits: Limits,
     user: User,
     rma: Arc<RmaService>,
+    loader: Option<KernelLoader>,
     program: Program,
     /// The attached process; `None` if the daemon cannot see it.
     process: Option<Arc<OwnedFd>>,
@@ -153,15 +154,18 @@ fn descriptor(bytes: &Bytes) -> Result<OwnedFd, Refusal> {
     fd.try_clone_to_owned().map_err(words)
 }
 
+/// The parts of a daemon that all tenants share.
+pub(crate) struct Services {
+    pub limits: Limits,
+    pub rma: Arc<RmaService>,
+    pub events: Arc<EventRoutes>,
+    pub outliving: Arc<Outliving>,
+    pub loader: Option<KernelLoader>,
+}
+
 impl Tenant {
-    pub(crate) fn new(
-        context: &Context,
-        limits: Limits,
-        user: User,
-        rma: Arc<RmaService>,
-        routes: &Arc<EventRoutes>,
-        outliving: &Arc<Outliving>,
-    ) -> Result<Tenant, CreateError> {
+    pub(crate) fn new(context: &Context, services: &Services, user: User) -> Result<Tenant, CreateError> {
+        let limits = services.limits;
         let places = bells(&limits);
         let doorbells = Bytes::memfd("remora-doorbells", Doorbells::size(places))?;
         let system = CreateError::system("descriptor for a tenant's doorbells");
@@ -174,14 +178,15 @@ impl Tenant {
             engine: Arc::clone(engine),
             limits,
             user,
-            rma,
+            rma: Arc::clone(&services.rma),
+            loader: services.loader,
             program: Program::default(),
             process: None,
-            outliving: Arc::clone(outliving),
+            outliving: Arc::clone(&services.outliving),
             set,
             doorbells,
             wake,
-            events: EventOwner::new(routes),
+            events: EventOwner::new(&services.events),
             channels: BTreeMap::new(),
             next_channel: 1,
             memories: LentMemories::default(),
@@ -277,6 +282,7 @@ impl Tenant {
         match request {
             Request::HandRing => self.hand_ring(descriptors),
             Request::HandKernel { kernel, lanes } => self.hand_kernel(kernel, lanes),
+            Request::HandModule { lanes, memory: of_lane } => self.hand_module(lanes, of_lane, descriptors),
             Request::Execute(command) => self.command(command),
             Request::Table(command) => self.table_command(command, descriptors),
             Request::NameRegion { key, name } => self.name_region(key, name).and_then(|()| done()),
@@ -314,16 +320,30 @@ impl Tenant {
     }
 
     /// Claims one object of this kind and `bytes` bytes of memory.
-    fn claim(&self, kind: Resource, bytes: u64) -> Result<Claim, Refusal> {
+    fn claim(&mut self, kind: Resource, bytes: u64) -> Result<Claim, Refusal> {
         self.claim_all(Amounts::of(kind, 1).and(Resource::Byte, bytes))
     }
 
     /// Claims what an object needs. Memory of programs that have ended is given back first if it must.
-    fn claim_all(&self, amounts: Amounts) -> Result<Claim, Refusal> {
+    fn claim_all(&mut self, amounts: Amounts) -> Result<Claim, Refusal> {
         self.user.claim(amounts).or_else(|_| {
             self.outliving.sweep();
+            self.forget_ended_kernels();
             self.user.claim(amounts).map_err(Refusal::Limit)
         })
+    }
+
+    /// Forgets the kernels that were removed while answers were on their way, and have ended since.
+    fn forget_ended_kernels(&mut self) {
+        let Ok(remora_nic::Reply::Kernels(kernels)) = self.engine.execute(Command::QueryKernels) else {
+            return;
+        };
+        let is_ended = |name: &ObjectName| match name {
+            ObjectName::Kernel(number) => kernels.iter().all(|facts| facts.number != *number),
+            _ => false,
+        };
+        let ended: Vec<ObjectName> = self.objects.values().map(|held| held.name).filter(is_ended).collect();
+        ended.into_iter().for_each(|name| self.forget(name));
     }
 
     fn create_channel(&mut self) -> ReplyResult {

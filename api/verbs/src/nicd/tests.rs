@@ -720,7 +720,7 @@ fn garbage_in_queues_and_doorbells_harms_nobody() {
 #[test]
 fn who_is_no_daemon_and_what_is_no_program_part_with_words() {
     let missing = Device::nicd("/nowhere/at/all").open().unwrap_err().to_string();
-    assert!(missing.contains("start it by `remora nicd --socket /nowhere/at/all`"), "{missing}");
+    assert!(missing.contains("start it by `remora serve nic --socket /nowhere/at/all`"), "{missing}");
     let path = SocketPath::of("nobody");
     let listener = PacketListener::bind(&path, false).unwrap();
     let attached = std::thread::scope(|scope| {

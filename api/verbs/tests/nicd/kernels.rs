@@ -2,7 +2,8 @@
 
 use remora_verbs::kernel::{Lookup, Shipped, Slot, Status};
 use remora_verbs::{
-    Access, AnswerBuffers, CreateError, KernelOptions, Listener, QpOptions, QueuePair, RemoteMemory, nicd,
+    Access, AnswerBuffers, CreateError, KernelModule, KernelOptions, Listener, QpOptions, QueuePair,
+    RemoteMemory, nicd,
 };
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,4 +148,67 @@ fn a_kernel_that_a_program_hands_over_itself_is_not_taken_and_what_was_removed_i
     // A dropped kernel handle removes its kernel too.
     drop(client.domain.deploy_shipped(Shipped::Get, 1, &options).unwrap());
     client.domain.deploy_shipped(Shipped::Get, 1, &options).unwrap();
+}
+
+/// Returns a module whose kernel answers a number by its multiple.
+fn multiplier(factor: u64) -> Vec<u8> {
+    let text = format!(
+        r#"(module
+            (memory (export "memory") 1)
+            (data (i32.const 0) "\01")
+            (func (export "mailbox") (result i32) i32.const 0)
+            (func (export "reset"))
+            (func (export "step") (result i32)
+                (if (i32.eqz (i32.load (i32.const 24))) (then (return (i32.const 0))))
+                (i32.store (i32.const 64) (i32.const 1))
+                (i32.store (i32.const 72) (i32.const 1))
+                (i32.store (i32.const 80) (i32.const 8))
+                (i32.store (i32.const 100) (i32.const 8))
+                (i32.store (i32.const 104) (i32.const 1))
+                (i64.store (i32.const 8320) (i64.mul (i64.load (i32.const 128)) (i64.const {factor})))
+                i32.const 0))"#
+    );
+    wat::parse_str(text).unwrap()
+}
+
+/// A kernel of the user's own serves, is replaced and gives its memory back, on a NIC of the process and on
+/// the NIC of a daemon.
+#[test]
+fn a_module_serves_on_a_nic_of_ones_own_and_on_that_of_a_daemon() {
+    let lender = Lender::start("shm", "module");
+    for nic in ["shm", lender.nic()] {
+        let mut client = Client::new(nic);
+        let mut answers = client.domain.create_answers(4, 64).unwrap();
+        let pairs =
+            [(); 2].map(|()| client.domain.create_qp(&client.cq, &client.cq, &strom(Vec::new())).unwrap());
+        let [first, second] = pairs;
+        let (mut asking, _serving) = QueuePair::connect_pair(first, second).unwrap();
+        let options = KernelOptions { opcode: Some(OPCODE), longest: 64, ..KernelOptions::default() };
+        let module =
+            |bytes, lanes| KernelModule { bytes, lanes, memory: 1 << 20, loader: remora_sandbox::load };
+        let mut times = |factor: u64| {
+            let tag = answers.ask(&mut asking, OPCODE, &3u64.to_le_bytes()).unwrap();
+            let answer = answers.wait(&mut client.cq, tag, LONG).unwrap();
+            assert_eq!((answer.status, answer.len), (Status::DONE, 8));
+            let mut value = [0; 8];
+            answers.read(&answer, &mut value).unwrap();
+            assert_eq!(u64::from_le_bytes(value), 3 * factor);
+        };
+        let [first, second] = [77, 78].map(multiplier);
+        // Each deployment claims a quarter of the memory that a user of the daemon may have.
+        for _ in 0..8 {
+            let kernel = client.domain.deploy_module(&module(&first, 1024), &options).unwrap();
+            times(77);
+            kernel.replace_by_module(&module(&second, 1024)).unwrap();
+            times(78);
+        }
+        let error = client.domain.deploy_module(&module(b"no module", 1), &options).map(drop).unwrap_err();
+        assert!(error.to_string().contains("no WebAssembly"), "{error}");
+    }
+    let client = Client::new(lender.nic());
+    let options = KernelOptions { opcode: Some(OPCODE), ..KernelOptions::default() };
+    let bytes = &multiplier(1)[..];
+    let module = KernelModule { bytes, lanes: 1024, memory: 8 << 20, loader: remora_sandbox::load };
+    let error = client.domain.deploy_module(&module, &options).map(drop).unwrap_err();
+    assert!(matches!(error, CreateError::Limit(_)), "{error}");
 }

@@ -162,7 +162,11 @@ fn other_process() {
     let role: Vec<&str> = role.split(' ').collect();
     match role[..] {
         ["daemon", port, path] => {
-            let options = nicd::Options { attachments: 8, ..nicd::Options::default() };
+            let options = nicd::Options {
+                attachments: 8,
+                loader: Some(remora_sandbox::load),
+                ..nicd::Options::default()
+            };
             let _daemon = nicd::Daemon::open(&device(port), Path::new(path), &options).unwrap();
             println!("says ready");
             let _ = std::io::stdin().read_to_end(&mut Vec::new());

@@ -39,7 +39,8 @@ impl Nic {
     }
 
     /// Returns the deployed kernels.
-    pub(crate) fn kernels(&self) -> Vec<KernelFacts> {
+    pub(crate) fn kernels(&mut self) -> Vec<KernelFacts> {
+        self.shared.kernels.sweep();
         self.shared.kernels.deployed.iter().flatten().map(Deployed::facts).collect()
     }
 

@@ -86,7 +86,7 @@ fn what_is_wrong_with_a_daemon_is_told_in_a_line() {
     let lender = Lender::start("wrong", &[]);
     remora(&["nicd", "--socket", lender.at()]).one_line("choose another --socket");
     remora(&["nicd", "--socket", "/nowhere/nic.sock"]).one_line("no such folder");
-    remora(&["devinfo", "--nicd", "/nowhere/nic.sock"]).one_line("start it by `remora nicd");
+    remora(&["devinfo", "--nicd", "/nowhere/nic.sock"]).one_line("start it by `remora serve nic");
     remora(&["devinfo", "--nicd", lender.at(), "--port", "udp"]).bad_arguments("cannot be used with");
     remora(&["nicd", "--pairs", "0"]).bad_arguments("from 1 to 16384");
 }

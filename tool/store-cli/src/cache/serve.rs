@@ -56,7 +56,7 @@ pub(crate) struct CacheArgs {
     pub chains: Option<SocketAddr>,
     #[command(flatten)]
     pub port: PortArgs,
-    /// Use the NIC, port and memory of the daemon (`remora nicd`) that listens at this socket [default:
+    /// Use the NIC, port and memory of the daemon (`remora serve nic`) that listens at this socket [default:
     /// open a NIC in this process].
     #[arg(long, value_name = "PATH", requires_all = ["keep", "chains"], conflicts_with_all = ["port", "address", "interface", "capture", "fault"])]
     pub nicd: Option<PathBuf>,

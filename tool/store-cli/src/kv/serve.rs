@@ -71,7 +71,7 @@ pub(crate) struct ServeArgs {
     /// Maximum length of a value in bytes.
     #[arg(long, default_value_t = 1 << 20, value_parser = whole::<u32>(1..=1048576))]
     pub max_value: u32,
-    /// Use the NIC, port and memory of the daemon (`remora nicd`) that listens at this socket [default:
+    /// Use the NIC, port and memory of the daemon (`remora serve nic`) that listens at this socket [default:
     /// open a NIC in this process].
     #[arg(long, value_name = "PATH", requires = "keep", conflicts_with_all = ["port", "address", "interface", "capture", "fault"])]
     pub nicd: Option<PathBuf>,

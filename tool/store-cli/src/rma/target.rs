@@ -95,7 +95,7 @@ pub(crate) fn open(nic: &LentArgs, mode: Mode) -> Result<Context> {
     };
     ensure!(
         context.port().kind != PortKind::Shm,
-        "1RMA over shm needs a connected queue pair beside it, which this command does not make: start `remora nicd` with --port udp"
+        "1RMA over shm needs a connected queue pair beside it, which this command does not make: start `remora serve nic` with --port udp"
     );
     Ok(context)
 }

@@ -124,7 +124,7 @@ fn a_region_of_a_daemons_nic_is_read_written_and_rekeyed_through_it() {
     let small = Lender::start("rma-small", &["--port", "udp", "--rma-slots", "63"]);
     through(small.at(), &server, "read", &[]).one_line("larger --rma-slots");
     let shared = Lender::start("rma-shm", &[]);
-    through(shared.at(), &server, "read", &[]).one_line("start `remora nicd` with --port udp");
+    through(shared.at(), &server, "read", &[]).one_line("start `remora serve nic` with --port udp");
 }
 
 /// Attack 20: the log of a daemon contains no key.

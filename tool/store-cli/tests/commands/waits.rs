@@ -128,7 +128,7 @@ fn a_stopped_daemon_is_told_in_one_line() {
     remora(&words).one_line("has not answered for 10 seconds");
 }
 
-/// Regression: `remora nicd` left its socket behind on SIGHUP.
+/// Regression: `remora serve nic` left its socket behind on SIGHUP.
 #[test]
 fn a_daemon_takes_its_socket_away_whatever_signal_ends_it() {
     for (number, ends) in ENDING.into_iter().enumerate() {

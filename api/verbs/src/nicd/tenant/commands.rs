@@ -146,6 +146,13 @@ impl Tenant {
         match command {
             Command::ResizeCq { cq, .. } => self.replace_memory(ObjectName::Cq(*cq), memory, claims),
             Command::ResizeSrq { srq, .. } => self.replace_memory(ObjectName::Srq(*srq), memory, claims),
+            Command::ReplaceKernel { kernel, .. } => {
+                let held = self.held_mut(ObjectName::Kernel(*kernel))?;
+                // The claim on the lanes that are replaced ends.
+                held.claims.retain(|claim| claim.get(Resource::Kernel) > 0);
+                held.claims.extend(claims);
+                Ok(())
+            }
             Command::ModifyQp { qp, change } => {
                 let held = self.held_mut(ObjectName::Qp(*qp))?;
                 if let Some(address) = &change.address {

@@ -14,6 +14,15 @@ use super::{LentMemory, ReplyResult, Tenant, sent_len, words};
 const MAX_HANDED: usize = 16;
 /// Maximum number of lanes of a kernel.
 const LANES: u32 = 1024;
+/// Maximum size of a kernel's module in bytes.
+const MODULE: usize = 16 << 20;
+
+fn check_lanes(lanes: u32) -> Result<(), Refusal> {
+    match (1..=LANES).contains(&lanes) {
+        true => Ok(()),
+        false => Err(format!("a kernel has 1 to {LANES} lanes").into()),
+    }
+}
 
 /// A part that no command has named yet.
 pub(super) struct Part {
@@ -71,11 +80,29 @@ impl Tenant {
     /// Takes the code of a shipped kernel, which a later command names.
     pub(super) fn hand_kernel(&mut self, kernel: u32, lanes: u32) -> ReplyResult {
         let kernel = Shipped::of(kernel).ok_or("no such kernel ships with this daemon")?;
-        if !(1..=LANES).contains(&lanes) {
-            return Err(format!("a kernel has 1 to {LANES} lanes").into());
-        }
+        check_lanes(lanes)?;
         let handed = kernel.lanes(lanes as usize).into();
         let number = self.parts.add(Part { handed, memory: None, claim: None })?;
+        Ok((Reply::Number(number), Vec::new()))
+    }
+
+    /// Loads the module of a kernel, which a later command names. Its lanes have at most `memory` bytes each.
+    pub(super) fn hand_module(&mut self, lanes: u32, memory: u64, descriptors: Vec<OwnedFd>) -> ReplyResult {
+        let loader = self.loader.ok_or(
+            "this daemon loads no modules of kernels: build it with `--features remora-cli/wasm`, or deploy a shipped kernel",
+        )?;
+        check_lanes(lanes)?;
+        let [file] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| "a module needs one descriptor")?;
+        let len = usize::try_from(sent_len(&file)?).ok().filter(|len| *len <= MODULE);
+        let len = len.ok_or_else(|| format!("a module has at most {MODULE} bytes"))?;
+        let all = memory.saturating_mul(lanes.into()).saturating_add(len as u64);
+        let claim = self.claim_all(Amounts::of(Resource::Byte, all))?;
+        // A copy, which the program cannot change while it is checked.
+        let mut module = vec![0; len];
+        Bytes::from_memfd_of(file, len)?.read(0, &mut module).map_err(words)?;
+        let memory = usize::try_from(memory).map_err(words)?;
+        let handed = loader(&module, lanes as usize, memory)?.into();
+        let number = self.parts.add(Part { handed, memory: None, claim: Some(claim) })?;
         Ok((Reply::Number(number), Vec::new()))
     }
 }

@@ -33,6 +33,7 @@ fn requests_of_programs() -> Vec<Request> {
         Request::NameRegion { key: 3, name: "table".to_owned() },
         Request::HandRing,
         Request::HandKernel { kernel: 1, lanes: 2 },
+        Request::HandModule { lanes: 2, memory: 1 << 40 },
         Request::AssignBell(BellOwner::QueuePair(qp)),
         Request::CreateChannel,
         Request::DestroyChannel(2),
