@@ -22,6 +22,7 @@ mod forward;
 pub mod linked;
 mod prefetch;
 mod remedy;
+mod return_stack;
 pub mod shm;
 mod signals;
 mod slots;

@@ -9,6 +9,7 @@ use super::shared::{Shared, SharedEndpoint};
 use super::socket::{MAX_DATAGRAM, Socket};
 use super::train::{MAX_SEGMENTS, Train};
 use super::{Arrival, address, mtu};
+use crate::return_stack::ReturnStack;
 use crate::{Counters, Port};
 use remora_wire::frame::{Class, Egress, Endpoint, Ingress, IpFields, Lease, Origin, Peer, Start};
 use rustix::io::Errno;
@@ -49,6 +50,7 @@ pub struct UdpPort {
     has_id: bool,
     max_transport_bytes: usize,
     reading: Reading,
+    returns: ReturnStack,
     /// Errno with which the kernel refused the train that is being sent frame by frame.
     refused: Option<Errno>,
     counters: Counters,
@@ -158,6 +160,7 @@ impl UdpPort {
             has_id: local.is_ipv4(),
             max_transport_bytes: mtu.saturating_sub(headers).min(MAX_DATAGRAM),
             reading: Reading::new(),
+            returns: ReturnStack::of_this_machine(),
             refused: None,
             counters: Counters::default(),
             udp: UdpCounters::default(),
@@ -274,6 +277,7 @@ impl UdpPort {
         } else {
             self.sending().send_train(self.train.bytes(), self.train.segment() as u16, destination)
         };
+        self.returns.refill();
         match sent {
             Ok(()) => {
                 self.counters.frames_sent += count as u64;
@@ -386,6 +390,7 @@ impl UdpPort {
         let joined = self.reading.joined() || self.shows_fields;
         let buffer = self.inbox.buffer();
         let arrival = if joined { self.socket.recv_train(buffer) } else { self.socket.recv_from(buffer) };
+        self.returns.refill();
         let arrival = match arrival {
             Err(errno) if self.reading.joined() => self.read_plainly(errno),
             arrival => arrival,

@@ -7,6 +7,7 @@ use super::options::{OpenError, Options};
 use super::peers::{Path, PeerError, Peers};
 use super::queue::{Flushed, LentFrame};
 use super::resolver::Resolver;
+use crate::return_stack::ReturnStack;
 use crate::{Counters, Port, prefetch};
 use remora_wire::frame::{Class, Egress, Endpoint, Ingress, Lease, Origin, Peer, Start};
 use remora_wire::{ethernet, ipv4, ipv6, udp};
@@ -38,6 +39,7 @@ pub struct XdpPort {
     longest: usize,
     is_ipv4: bool,
     turns: u32,
+    returns: ReturnStack,
     counters: Counters,
     xdp: XdpCounters,
 }
@@ -90,6 +92,7 @@ impl XdpPort {
             longest,
             is_ipv4: attachment.endpoint().address.is_ipv4(),
             turns: 0,
+            returns: ReturnStack::of_this_machine(),
             counters: Counters::default(),
             xdp: XdpCounters::default(),
             attachment,
@@ -207,6 +210,7 @@ impl XdpPort {
     #[inline(always)]
     fn push(&mut self) -> Flushed {
         let flushed = self.attachment.sender().flush();
+        self.returns.refill();
         match flushed {
             Flushed::All => {}
             Flushed::Some => self.xdp.would_block += 1,
