@@ -2,6 +2,7 @@
 
 use remora_memory::Key;
 
+use crate::ring::{Ring, Word};
 use crate::wqe::{ID_BITS, WqeOpcode, flag};
 
 /// Location of a message's bytes in local memory.
@@ -45,6 +46,16 @@ impl WqeContext {
 
     pub(crate) fn signaled(&self) -> bool {
         self.header >> 8 & u64::from(flag::SIGNALED) != 0
+    }
+
+    /// Returns true if the program does not wait for the acknowledgement of the message: it is an unsignaled
+    /// message to the peer's program, and a quarter of the slots of its queue are free.
+    #[inline]
+    pub(crate) fn needs_no_ack(&self, ring: &Ring) -> bool {
+        let opcode = WqeOpcode(self.header as u8);
+        !self.signaled()
+            && matches!(opcode, WqeOpcode::SEND | WqeOpcode::SEND_IMM | WqeOpcode::WRITE_IMM)
+            && self.end.wrapping_sub(ring.word(Word::Consumed)) <= ring.slots() - ring.slots() / 4
     }
 
     /// Returns true if the message is an answer of a local StRoM kernel rather than a program's work request.

@@ -13,7 +13,9 @@ use crate::emit::{Fill, Gathered, Sent, emit_from, response_bth, response_header
 use crate::event::AsyncEvent;
 use crate::extended;
 use crate::gather::{self, LocalMemory};
-use crate::kernel::{CheckResult, check_reply, clear_delayed_ack, maybe_delay_ack, waits_for_bytes};
+use crate::kernel::{
+    CheckResult, check_reply, clear_delayed_ack, delay_plain_ack, maybe_delay_ack, waits_for_bytes,
+};
 use crate::machine::{Connection, Machine};
 use crate::path::PeerPath;
 use crate::prism::{self, NextRequest, request_bundle, respond_bundle};
@@ -368,9 +370,7 @@ impl QueuePair {
                 return None;
             }
         };
-        if X::KERNELS {
-            R::delay_ack(self, &mut plan);
-        }
+        R::delay_ack::<X>(self, &mut plan);
         let pd = self.pd;
         let ring = self.send.ring();
         let (path, requester) = R::with_path(&mut self.machine)?;
@@ -483,7 +483,7 @@ pub(crate) trait EmitRequest: ReliableRequester {
     fn is_idle(qp: &QueuePair) -> bool;
 
     /// Clears the acknowledgement request of a planned packet if the acknowledgement is not needed.
-    fn delay_ack(qp: &QueuePair, plan: &mut Self::Plan);
+    fn delay_ack<X: Extras>(qp: &QueuePair, plan: &mut Self::Plan);
 
     /// Writes a planned packet. `X` is [`Plain`] for a [plain](QueuePair::is_plain) queue pair.
     fn emit_request<X: Extras>(
@@ -505,8 +505,12 @@ impl EmitRequest for GoBackN {
     }
 
     #[inline(always)]
-    fn delay_ack(qp: &QueuePair, plan: &mut Plan) {
-        maybe_delay_ack(qp, plan);
+    fn delay_ack<X: Extras>(qp: &QueuePair, plan: &mut Plan) {
+        if X::KERNELS {
+            maybe_delay_ack(qp, plan);
+        } else if !X::ANY {
+            delay_plain_ack(qp, plan);
+        }
     }
 
     #[inline(always)]

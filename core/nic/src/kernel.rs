@@ -47,7 +47,7 @@ pub use base::SPARE;
 pub(crate) use checked::{check_reply, checker, execute_checked, waits_for_bytes};
 pub use consistency::{CRC_LEN, Consistency, Object, crc64};
 pub use delayed_ack::DELAYED_ACK_NS;
-pub(crate) use delayed_ack::{clear_delayed_ack, execute_strom, maybe_delay_ack};
+pub(crate) use delayed_ack::{clear_delayed_ack, delay_plain_ack, execute_strom, maybe_delay_ack};
 pub use filter::{Filter, Predicate, Scan};
 pub use get::{Get, Lookup, Slot};
 pub use hyperloglog::{Ask, HyperLogLog};

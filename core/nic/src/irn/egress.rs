@@ -122,7 +122,7 @@ impl EmitRequest for reliable::Irn {
     }
 
     #[inline(always)]
-    fn delay_ack(_: &QueuePair, _: &mut Plan) {}
+    fn delay_ack<X: Extras>(_: &QueuePair, _: &mut Plan) {}
 
     #[inline(always)]
     fn emit_request<X: Extras>(

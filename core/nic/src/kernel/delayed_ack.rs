@@ -47,6 +47,18 @@ pub(crate) fn maybe_delay_ack(qp: &QueuePair, plan: &mut Plan) {
     }
 }
 
+/// Clears the acknowledgement request of a packet of a queue pair without offloads, if only the send queue
+/// needs the acknowledgement. The peer sends none then, until the requester asks for it.
+#[inline(always)]
+pub(crate) fn delay_plain_ack(qp: &QueuePair, plan: &mut Plan) {
+    let Some(Connection { requester, .. }) = qp.machine.rc() else { return };
+    if requester.context(plan).is_some_and(|context| context.needs_no_ack(qp.send.ring()))
+        && qp.attributes.parameters.timeout_ns >= SHORTEST_TIMEOUT_NS
+    {
+        requester.delay_ack(plan);
+    }
+}
+
 /// Executes a request of a queue pair with kernels, which may observe its WRITEs or check its READs.
 #[inline(never)]
 pub(crate) fn execute_strom(

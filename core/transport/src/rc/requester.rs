@@ -179,6 +179,9 @@ impl<D: Copy> Requester<D> {
         let packets = message.kind.packets(message.len, self.messages.parameters.mtu);
         let end = self.messages.write_seq + u64::from(packets);
         self.messages.append(message, end, self.sender.snd_nxt);
+        if packets == 0 {
+            self.ask_for_ack();
+        }
     }
 
     /// Enables PRISM, because the peer agreed on it: allocates memory for the results of operations.

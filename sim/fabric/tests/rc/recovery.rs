@@ -260,3 +260,50 @@ fn a_local_error_behind_writes_does_not_wait_for_a_timer() {
     expected.push((3, Status::LocalProtection));
     assert_eq!(bench.settle(), expected);
 }
+
+/// Returns a bench with a timeout that lets acknowledgements be late.
+fn patient() -> Bench {
+    Bench::new(&Settings { timeout: 14, ..Settings::default() })
+}
+
+/// Posts a SEND without a completion and lets it arrive.
+fn send_silently(bench: &mut Bench, id: u64) {
+    bench.receive(id, 64);
+    let list = [bench.here.sge(0, 64)];
+    bench.put(id, Operation::Send, &list, SILENT).unwrap();
+    bench.world.ring(bench.left);
+    bench.world.run_for(10_000);
+}
+
+#[test]
+fn sends_without_completions_ask_for_few_acknowledgements() {
+    let mut bench = patient();
+    for id in 0..128 {
+        send_silently(&mut bench, id);
+    }
+    assert_eq!(bench.right_ends(), good(0..128));
+    let [requests, answers] = bench.opcodes();
+    assert_eq!(requests.len(), 128);
+    assert!(answers.len() <= 16, "{} acknowledgements of 128 SENDs", answers.len());
+    // A completion, a READ and local work end as quickly as behind signaled messages.
+    bench.read(128, 64);
+    bench.world.run_for(10_000);
+    send_silently(&mut bench, 129);
+    bench.post(130, Operation::Nop, &[]);
+    bench.world.run_for(10_000);
+    assert_eq!(crate::bench::ends(&bench.world.drain(bench.left_cq)), good([128, 130]));
+    assert_eq!(bench.settle(), []);
+    assert_eq!(bench.world.counters(0).local_ack_timeout_err, 0);
+}
+
+#[test]
+fn a_lost_send_without_a_completion_is_sent_again_without_a_timeout() {
+    let mut bench = patient();
+    rules(&mut bench, vec![Rule::new(Action::Drop).only(&[Opcode::RC_SEND_ONLY])]);
+    send_silently(&mut bench, 1);
+    rules(&mut bench, vec![]);
+    assert_eq!(bench.settle(), []);
+    assert_eq!(bench.right_ends(), good([1]));
+    let counters = bench.world.counters(0);
+    assert_eq!((counters.retransmitted_pkts, counters.local_ack_timeout_err), (1, 0));
+}

@@ -8,6 +8,9 @@
 //! wait locally, and the next packet requests an ACK; a slow sender thus detects a dead peer too. Otherwise
 //! the last packet is retransmitted and requests an ACK.
 //!
+//! If the last submitted packet requested no ACK (`may_delay_ack`), the timer is shorter, and it runs twice:
+//! first it makes the next packet request an ACK, then it retransmits the last one.
+//!
 //! A peer that sends only duplicate ACKs is still processing packets that it received twice. The timeout
 //! then grows, so that the peer can catch up before the retries are used up.
 //!
@@ -20,6 +23,9 @@ use crate::{Counters, Instant, Status};
 
 /// Value of `since_ack_req` that makes the next packet request an ACK.
 const ACK_REQ_NOW: u32 = u32::MAX >> 1;
+/// Time in nanoseconds from the last submitted packet, if it requested no ACK, until a packet must request
+/// one. Longer than the delay of a delayed ACK, which makes a request superfluous.
+const FOLLOW_UP_NS: u64 = 1_500_000;
 
 impl<D: Copy> Requester<D> {
     /// Returns true if the peer owes an ACK.
@@ -41,8 +47,29 @@ impl<D: Copy> Requester<D> {
         } else {
             self.since_ack_req += 1;
             if self.ack_deadline == Instant::NEVER {
-                self.ack_deadline = now.after(self.ack_timeout_ns);
+                self.ack_deadline = now.after(self.silence_ns());
             }
+        }
+    }
+
+    /// Returns the time until the timer expires.
+    #[inline(always)]
+    fn silence_ns(&self) -> u64 {
+        if self.ends_without_ack_req() { FOLLOW_UP_NS.min(self.ack_timeout_ns) } else { self.ack_timeout_ns }
+    }
+
+    /// Returns true if all submitted packets are in flight and the peer owes no ACK for them.
+    #[inline(always)]
+    fn ends_without_ack_req(&self) -> bool {
+        !self.ack_is_owed() && self.sender.snd_nxt == self.messages.write_seq
+    }
+
+    /// Retransmits the last packet, so that it requests an ACK, if a message without packets was submitted
+    /// that would otherwise end with the timer only.
+    #[cold]
+    pub(super) fn ask_for_ack(&mut self) {
+        if self.sender.in_flight() > 0 && self.ends_without_ack_req() {
+            self.repeat_last_packet();
         }
     }
 
@@ -50,7 +77,7 @@ impl<D: Copy> Requester<D> {
     #[inline(always)]
     pub(super) fn restart_ack_timer(&mut self, now: Instant) {
         self.ack_deadline =
-            if self.sender.in_flight() > 0 { now.after(self.ack_timeout_ns) } else { Instant::NEVER };
+            if self.sender.in_flight() > 0 { now.after(self.silence_ns()) } else { Instant::NEVER };
     }
 
     /// Records that the peer has no buffer for the next packet.
@@ -114,7 +141,8 @@ impl<D: Copy> Requester<D> {
             // The next packet starts the timer.
             return;
         }
-        if self.may_send() {
+        let first = self.ends_without_ack_req() && self.since_ack_req < ACK_REQ_NOW;
+        if first || self.may_send() {
             self.since_ack_req = ACK_REQ_NOW;
             self.restart_ack_timer(now);
         } else {
@@ -226,6 +254,58 @@ mod tests {
         machine.now += TIMEOUT;
         machine.expire();
         assert_eq!((machine.timeouts(), machine.counters.retry_exceeded_err), (1, 1));
+    }
+
+    /// Sends one packet without an ACK request, if that is allowed.
+    fn leave_quietly(machine: &mut Machine) -> Plan {
+        let mut plan = machine.requester.plan(Instant(machine.now)).unwrap();
+        machine.requester.delay_ack(&mut plan);
+        machine.requester.sent(Instant(machine.now), &plan, &mut machine.counters);
+        plan
+    }
+
+    #[test]
+    fn after_a_last_packet_without_ack_request_the_next_one_asks_and_else_the_last_is_repeated() {
+        let mut machine = Machine::new(0, 1024);
+        machine.requester.messages.parameters.timeout_ns = 10 * FOLLOW_UP_NS;
+        machine.requester.ack_timeout_ns = 10 * FOLLOW_UP_NS;
+        machine.post(Kind::Send, 1);
+        assert!(!leave_quietly(&mut machine).ack_req);
+        assert_eq!(machine.requester.deadline(), Instant(FOLLOW_UP_NS));
+        machine.now = FOLLOW_UP_NS;
+        machine.expire();
+        assert!(machine.leave().is_none(), "the next packet is waited for");
+        machine.post(Kind::Send, 1);
+        assert!(leave_quietly(&mut machine).ack_req);
+        machine.acknowledge(1);
+        assert_eq!(machine.requester.deadline(), Instant::NEVER);
+
+        machine.post(Kind::Send, 1);
+        assert!(!leave_quietly(&mut machine).ack_req);
+        for _ in 0..2 {
+            machine.now += FOLLOW_UP_NS;
+            machine.expire();
+        }
+        let repeated = machine.leave().unwrap();
+        assert_eq!((repeated.psn, repeated.ack_req), (psn(2), true));
+        assert_eq!((machine.timeouts(), machine.counters.retransmitted_pkts), (0, 1));
+        machine.acknowledge(2);
+        assert_eq!(machine.requester.outstanding(), 0);
+    }
+
+    #[test]
+    fn local_work_behind_a_packet_without_ack_request_asks_at_once() {
+        let mut machine = Machine::new(0, 1024);
+        machine.post(Kind::Send, 1);
+        assert!(!leave_quietly(&mut machine).ack_req);
+        machine.post(Kind::Local, 0);
+        assert!(machine.leave().unwrap().ack_req);
+        machine.acknowledge(0);
+        assert_eq!(machine.requester.outstanding(), 0);
+        // Local work that was submitted together with the packet waits for its ACK, too.
+        machine.post(Kind::Send, 1);
+        machine.post(Kind::Local, 0);
+        assert!(leave_quietly(&mut machine).ack_req);
     }
 
     #[test]

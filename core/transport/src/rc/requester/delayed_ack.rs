@@ -6,6 +6,16 @@ use super::{Plan, Requester};
 const ACK_REQ_EVERY: u32 = 128;
 
 impl<D: Copy> Requester<D> {
+    /// Clears the ACK request of a planned packet if it is the last submitted one and its ACK may be late.
+    /// The ACK timer requests an ACK later, unless a further packet does.
+    #[inline]
+    pub fn delay_ack(&self, plan: &mut Plan) {
+        let (_, next) = self.messages.window.bounds();
+        if plan.number + 1 == next && self.may_delay_ack(plan) {
+            plan.ack_req = false;
+        }
+    }
+
     /// Returns true if the peer may delay the ACK of the planned packet. Returns false for retransmissions,
     /// if many packets before it requested no ACK, or if more than half of the window is in use.
     #[inline]
