@@ -2,13 +2,13 @@
 //! port is designed to make these calls rarely.
 
 use super::address;
-use super::socket::{Socket, last_errno};
+use super::socket::Socket;
 use remora_wire::frame::{Endpoint, IpFields};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
 use std::mem::{MaybeUninit, size_of};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
 /// The result of one receive call: `len` bytes of datagrams of `segment` bytes each (the last may be
@@ -91,6 +91,7 @@ impl Socket {
     /// The errors of [`Socket::send_to`]; nothing was sent then. `IO`, or `INVAL` on some devices: trains
     /// cannot be cut. `INVAL` also if there are too many segments or, on older kernels, if they are too
     /// long for the path. Sending the segments one by one tells which.
+    #[inline(always)]
     pub fn send_train(&self, bytes: &[u8], segment: u16, destination: &SocketAddrAny) -> Result<(), Errno> {
         self.send_with(bytes, destination, [libc::SOL_UDP, libc::UDP_SEGMENT], segment)
     }
@@ -143,9 +144,9 @@ impl Socket {
             (*header).cmsg_type = name;
             (*header).cmsg_len = libc::CMSG_LEN(size_of::<T>() as libc::c_uint) as _;
             libc::CMSG_DATA(header).cast::<T>().write_unaligned(value);
-            libc::sendmsg(self.fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT)
+            message_call(libc::SYS_sendmsg, self.fd.as_raw_fd(), &raw mut message)
         };
-        if status < 0 { Err(last_errno()) } else { Ok(()) }
+        status.map(|_| ())
     }
 
     /// Receives one datagram, or a train that the kernel kept joined (`UDP_GRO`); `None` if nothing is
@@ -153,7 +154,7 @@ impl Socket {
     ///
     /// # Errors
     /// The errors of [`Socket::recv_from`].
-    #[inline]
+    #[inline(always)]
     pub fn recv_train(&self, buffer: &mut [u8]) -> Result<Option<Arrival>, Errno> {
         let mut control = MaybeUninit::<Control>::uninit();
         let mut sender = MaybeUninit::<Source>::uninit();
@@ -168,12 +169,11 @@ impl Socket {
         message.msg_controllen = CONTROL_LEN as _;
         // SAFETY: the kernel writes within `buffer`, `sender` and `control`, whose true sizes `message`
         // gives.
-        let status = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
-        let Ok(len) = usize::try_from(status) else {
-            return match last_errno() {
-                Errno::AGAIN | Errno::INTR => Ok(None),
-                errno => Err(errno),
-            };
+        let status = unsafe { message_call(libc::SYS_recvmsg, self.fd.as_raw_fd(), &raw mut message) };
+        let len = match status {
+            Ok(len) => len,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(errno) => return Err(errno),
         };
         // SAFETY: recvmsg succeeded, so it wrote `msg_namelen` bytes of address to `sender`.
         let source = unsafe { source(sender.as_ptr(), message.msg_namelen) }.ok_or(Errno::AFNOSUPPORT)?;
@@ -184,6 +184,47 @@ impl Socket {
         let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
         Ok(Some(Arrival { len, segment, source, fields, truncated }))
     }
+}
+
+/// Calls sendmsg(2) or recvmsg(2) without waiting, and returns the number of bytes. The system call is inlined,
+/// because the C library's functions return after it ([`crate::return_stack`]).
+///
+/// # Safety
+/// `message` refers to buffers that the call may read or, for recvmsg, write.
+#[inline(always)]
+unsafe fn message_call(number: libc::c_long, fd: RawFd, message: *mut libc::msghdr) -> Result<usize, Errno> {
+    let flags = libc::MSG_DONTWAIT;
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
+    let result = {
+        let result: isize;
+        // SAFETY: the kernel reads and writes what the caller allows, and changes `rcx` and `r11` beside the
+        // result.
+        unsafe {
+            std::arch::asm!(
+                "syscall",
+                inlateout("rax") number as isize => result,
+                in("rdi") fd as isize,
+                in("rsi") message,
+                in("rdx") flags as isize,
+                lateout("rcx") _,
+                lateout("r11") _,
+                options(nostack, preserves_flags),
+            );
+        }
+        usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result as i32))
+    };
+    #[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64")))]
+    let result = {
+        // SAFETY: as above.
+        let result = unsafe {
+            match number {
+                libc::SYS_sendmsg => libc::sendmsg(fd, message, flags),
+                _ => libc::recvmsg(fd, message, flags),
+            }
+        };
+        usize::try_from(result).map_err(|_| super::socket::last_errno())
+    };
+    result
 }
 
 /// Returns the endpoint that the kernel wrote; `None` if it is not an IP address.
