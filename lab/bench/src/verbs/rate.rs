@@ -1,4 +1,4 @@
-//! Requests of 64 bytes per second, posted in batches, with one core for the server.
+//! Requests of 64 bytes per second, posted in batches and one by one, with one core for the server.
 
 use std::time::Instant;
 
@@ -23,17 +23,19 @@ const REQUESTS: usize = 1_000_000 / SHORTER as usize;
 /// Measures the rates of READ and WRITE.
 pub(super) fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     for verb in Verb::BOTH {
-        let case = format!("{}/{}/{LEN}/window-{WINDOW}", end.port.name(), verb.name());
-        measured(bench, end, verb, &case, BATCH)?;
-        measured(bench, end, verb, &format!("{case}/batch-{SHORT_BATCH}"), SHORT_BATCH)?;
+        for batch in [BATCH, SHORT_BATCH, 1] {
+            let case = format!("{}/{}/{LEN}/window-{WINDOW}/batch-{batch}", end.port.name(), verb.name());
+            measured(bench, end, verb, &case, batch)?;
+        }
     }
     Ok(())
 }
 
 /// Measures the rate of a verb in batches of `batch`.
 fn measured(bench: &mut Bench<'_>, end: &mut End, verb: Verb, case: &str, batch: usize) -> Result<()> {
-    let requests = if end.port == PortName::Shm { REQUESTS } else { REQUESTS / 4 };
     let udp = end.port == PortName::Udp;
+    // Requests that are posted one by one take several times as long, because each is a datagram of its own.
+    let requests = if udp { REQUESTS / if batch == 1 { 16 } else { 4 } } else { REQUESTS };
     let rounds = bench.rounds(&format!("{case}/rate"), |peer, raw| {
         let packets = if udp { raw_packets(peer, raw)? } else { 0.0 };
         peer.run(end.command(NicCommand::Serve))?;

@@ -77,7 +77,7 @@ fn memory(irn: Option<u32>) -> Result<f64> {
 
 /// Measures the same WRITEs in this software, over shared memory with one core per side.
 fn measured(args: &Args) -> Result<()> {
-    for only in ["shm/write/64/window-128", "shm/write/64/latency"] {
+    for only in ["shm/write/64/window-128/batch-32", "shm/write/64/latency"] {
         let rounds = args.rounds.to_string();
         let words = ["bench", "verbs", "--port", "shm", "--rounds", &rounds, "--only", only];
         let json = args.json.then_some("--json");
