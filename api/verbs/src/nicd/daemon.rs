@@ -183,9 +183,13 @@ impl Daemon {
         Some(facts.tenant)
     }
 
-    /// The state of 1RMA on the daemon's engine.
-    #[cfg(test)]
-    pub(super) fn rma_facts(&self) -> Option<remora_nic::rma::Facts> {
+    /// The NIC as its owner uses it. Its counters are those of all tenants.
+    pub fn context(&self) -> &Context {
+        &self.state.context
+    }
+
+    /// The present numbers of 1RMA objects on the engine. `None` before a tenant has used 1RMA.
+    pub fn rma_facts(&self) -> Option<remora_nic::rma::Facts> {
         let [engine, ..] = self.state.context.own_engines() else { return None };
         engine.rma_facts()
     }

@@ -253,7 +253,8 @@ impl Tenant {
     }
 
     /// The numbers of the tenant's objects. User, name and attachment are left for the caller to fill in.
-    pub(crate) fn facts(&self) -> TenantFacts {
+    pub(crate) fn facts(&mut self) -> TenantFacts {
+        self.forget_ended_kernels();
         let count = |is: fn(&ObjectName) -> bool| self.objects.values().filter(|held| is(&held.name)).count();
         let objects = self.objects.values().flat_map(|held| &held.claims);
         TenantFacts {

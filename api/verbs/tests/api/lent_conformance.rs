@@ -1,8 +1,9 @@
-//! The conformance bodies of all services over the NICs of two daemons, on each kind of port. The programs'
+//! The conformance bodies of all services, of kernels and of chains over the NICs of two daemons, on each kind of port. The programs'
 //! queues, regions and doorbells lie in memory that they share with the daemons.
 
 use crate::arm::{PATIENCE, Services};
 use crate::veth::{self, Veth};
+use crate::{offloads, strom};
 use remora_conformance::{Options, run, run_unreliable};
 use remora_verbs::nicd::{self, Daemon};
 use remora_verbs::{Context, Device, Service};
@@ -27,7 +28,7 @@ impl Lent {
         Lent { daemons, contexts, _folder: folder }
     }
 
-    /// Runs a few hundred random verbs of each service, compared with the model.
+    /// Runs a few hundred random verbs of each service, compared with the model; then asks kernels and chains.
     fn run_all(&self, seed: u64) {
         let contexts = || self.contexts.each_ref().map(Context::clone);
         let options = Options { verbs: 600, patience: PATIENCE, ..Options::default() };
@@ -41,6 +42,10 @@ impl Lent {
             let report = run_unreliable(&mut arm, seed, &options);
             assert!(report.messages() >= options.verbs && report.arrivals() > 0, "{service:?}: {report:?}");
         }
+        for irn in [false, true] {
+            strom::shipped_kernels(contexts(), irn, seed);
+        }
+        offloads::answers_as_the_table_does(&self.contexts[0], &|| self.contexts[1].clone());
         for daemon in &self.daemons {
             let counters = daemon.metrics();
             assert!(!counters.is_empty() && !daemon.has_failed());

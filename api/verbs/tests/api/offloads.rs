@@ -59,11 +59,14 @@ struct Server {
 
 impl Server {
     fn start(device: &Device) -> Server {
-        let context = device.clone().mode(Mode::Dedicated).open().unwrap();
+        Server::on(&device.clone().mode(Mode::Dedicated).open().unwrap())
+    }
+
+    fn on(context: &Context) -> Server {
         let domain = context.alloc_pd().unwrap();
-        let bytes = remora_verbs::Bytes::heap(MEMORY as usize).unwrap();
         // Chains only read the table, as the source or the target of a work request, and nobody writes it.
-        let table = domain.register(&bytes, Access::REMOTE_READ).unwrap();
+        let table = domain.allocate(MEMORY as usize, Access::REMOTE_READ).unwrap();
+        let bytes = table.bytes().unwrap().clone();
         fill(&table);
         let listener = Listener::bind("127.0.0.1:0").unwrap();
         let address = listener.address();
@@ -146,7 +149,10 @@ struct Client {
 
 impl Client {
     fn call(device: &Device, server: &Server, program: &str) -> Client {
-        let context = device.open().unwrap();
+        Client::on(device.open().unwrap(), server, program)
+    }
+
+    fn on(context: Context, server: &Server, program: &str) -> Client {
         let domain = context.alloc_pd().unwrap();
         let cq = context.create_cq(64).unwrap();
         let reply = domain.allocate(VALUE as usize, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap();
@@ -182,9 +188,11 @@ impl Client {
     }
 }
 
-fn answers_as_the_table_does(device: &Device) {
-    let server = Server::start(device);
-    let mut one = Client::call(device, &server, "get");
+/// Asks a server's chains. `open` opens the NIC of a client.
+pub(crate) fn answers_as_the_table_does(server: &Context, open: &dyn Fn() -> Context) {
+    let server = Server::on(server);
+    let call = |program| Client::on(open(), &server, program);
+    let mut one = call("get");
     let places_of =
         |client: &Client, key: u64| places(key, BUCKETS).map(|place| client.there + place * BUCKET);
     for key in (1..=2 * KEYS).chain(1..=3) {
@@ -194,7 +202,7 @@ fn answers_as_the_table_does(device: &Device) {
         assert!(one.ask(&ask(address, key)) == expected, "key {key}");
     }
     for name in ["get-two-sequential", "get-two-parallel"] {
-        let mut two = Client::call(device, &server, name);
+        let mut two = call(name);
         for key in 1..=2 * KEYS {
             let addresses = places_of(&two, key);
             assert!(
@@ -204,7 +212,7 @@ fn answers_as_the_table_does(device: &Device) {
         }
     }
     // Two clients at the same time, each with a code region of its own.
-    let mut other = Client::call(device, &server, "get");
+    let mut other = call("get");
     for key in [1, 3, 2, 5] {
         let address = places_of(&one, key)[0];
         assert_eq!(one.ask(&ask(address, key)), other.ask(&ask(address, key)));
@@ -212,14 +220,19 @@ fn answers_as_the_table_does(device: &Device) {
     assert!(server.is_as_it_was());
 }
 
+fn on_own_nics(device: &Device) {
+    let server = device.clone().mode(Mode::Dedicated).open().unwrap();
+    answers_as_the_table_does(&server, &|| device.open().unwrap());
+}
+
 #[test]
 fn hash_gets_over_shm_answer_as_the_table_does() {
-    answers_as_the_table_does(&shm());
+    on_own_nics(&shm());
 }
 
 #[test]
 fn hash_gets_over_udp_answer_as_the_table_does() {
-    answers_as_the_table_does(&udp());
+    on_own_nics(&udp());
 }
 
 fn finds_what_the_list_holds(device: &Device) {

@@ -1,8 +1,8 @@
 //! A server with a region and a client with a portal, in one process.
 
 use remora_verbs::rma::{
-    Cipher, CongestionSettings, ControlKind, Grant, Portal, Rights, Rma, RmaOptions, RmaRegion, Settings,
-    Timers,
+    Cipher, CongestionSettings, ControlKind, Facts, Grant, Portal, Rights, Rma, RmaOptions, RmaRegion,
+    Settings, Timers,
 };
 use remora_verbs::{Access, CompletionQueue, Context, Device, PortKind, QpOptions, QueuePair};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,16 +113,21 @@ impl Bed {
 ///
 /// # Panics
 /// If that takes a minute.
-pub(crate) fn wait_until_idle(engines: &[&Rma], mut pass: impl FnMut()) {
+pub(crate) fn wait_until_idle(engines: &[&Rma], pass: impl FnMut()) {
+    wait_until_free(|| engines.iter().map(|rma| rma.facts().unwrap()).collect(), pass);
+}
+
+/// Like [`wait_until_idle`], for the engines with these facts.
+pub(crate) fn wait_until_free(facts: impl Fn() -> Vec<Facts>, mut pass: impl FnMut()) {
     let begun = std::time::Instant::now();
-    let idle = |rma: &&Rma| {
-        let facts = rma.facts().unwrap();
-        (facts.free, facts.waiting, facts.serving) == (facts.window, 0, 0)
-    };
-    while !engines.iter().all(idle) {
+    let is_idle = |facts: &Facts| (facts.free, facts.waiting, facts.serving) == (facts.window, 0, 0);
+    loop {
+        let present = facts();
+        if present.iter().all(is_idle) {
+            return;
+        }
+        assert!(begun.elapsed().as_secs() < 60, "a resource is not released: {present:?}");
         pass();
-        let facts: Vec<_> = engines.iter().map(|rma| rma.facts().unwrap()).collect();
-        assert!(begun.elapsed().as_secs() < 60, "a resource is not released: {facts:?}");
         std::thread::yield_now();
     }
 }

@@ -1,16 +1,18 @@
 //! The conformance body of 1RMA over real ports, without faults and with faults. The ciphers of both ends
 //! are recorded: a nonce that is used twice under a key is a panic.
 
-use crate::bed::{Bed, LEN, MS, devices, link, options, share, short_timers, wait_until_idle};
+use crate::bed::{Bed, LEN, MS, devices, link, options, share, short_timers, wait_until_free};
 use crate::veth::{self, Veth};
 use remora_cipher::{Aes, Record};
 use remora_conformance::bad_world;
 use remora_conformance::rma::{
     LOCAL_LEN, Operation, OperationEnd, REGION_LEN, REGIONS, RmaArm, RmaReport, run_rma,
 };
+use remora_verbs::nicd::{self, Daemon};
 use remora_verbs::rma::{Facts, Grant, Portal, Rights, Rma, RmaRegion, Settings, Status, WriteDebit};
 use remora_verbs::{Access, CompletionQueue, Context, Counters, Device, Mode, QueuePair, Rules, Tally};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Operations over each port in a whole run.
@@ -20,15 +22,15 @@ const LONGEST_WAY: Duration = Duration::from_millis(20);
 
 /// Two contexts in one process, as an arm of the conformance body.
 struct Ports {
-    serving: Rma,
-    client: Rma,
+    _rma: [Rma; 2],
     served: Vec<RmaRegion>,
     grants: Vec<Grant>,
     local: RmaRegion,
     portal: Portal,
     server_cq: CompletionQueue,
-    contexts: [Context; 2],
-    record: Record,
+    /// The NICs as their owners see them.
+    nics: [Context; 2],
+    facts: Box<dyn Fn() -> [Facts; 2]>,
     /// The slot of each transfer in progress, by the transfer's number.
     slots: BTreeMap<u64, usize>,
     _link: Option<(QueuePair, QueuePair)>,
@@ -44,15 +46,43 @@ fn settings(seed: u64) -> Settings {
 }
 
 impl Ports {
-    fn new(contexts: [Context; 2], seed: u64) -> Ports {
-        let link = link([&contexts[0], &contexts[1]]);
-        let record = Record::new();
+    /// Ports of NICs of the process, with ciphers that enter each nonce in `record`.
+    fn own(contexts: [Context; 2], seed: u64, record: &Record) -> Ports {
         let options = options(settings(seed));
-        let open = |side: usize| {
-            contexts[side].open_rma_with(&options, Box::new(record.wrap(Aes::new(64)))).unwrap()
-        };
-        let serving = open(0);
-        let client = open(1);
+        let rma = [0, 1]
+            .map(|side| contexts[side].open_rma_with(&options, Box::new(record.wrap(Aes::new(64)))).unwrap());
+        let engines = rma.clone();
+        let facts = move || engines.each_ref().map(|rma| rma.facts().unwrap());
+        let nics = contexts.clone();
+        Ports::new(contexts, rma, nics, Box::new(facts))
+    }
+
+    /// Ports of the NICs of two daemons. `enter` is called before each is opened, with its number.
+    fn lent(devices: &[Device; 2], seed: u64, enter: impl Fn(usize)) -> Ports {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |side: usize| folder.path().join(format!("{side}.sock"));
+        let given = nicd::Options::default();
+        let settings = Settings { slots: given.rma.slots, ..settings(seed) };
+        let lending = nicd::Options { rma: settings, ..given };
+        let daemons = [0, 1].map(|side| {
+            enter(side);
+            Arc::new(Daemon::open(&devices[side], &path(side), &lending).unwrap())
+        });
+        let contexts = [0, 1].map(|side| Device::nicd(path(side)).open().unwrap());
+        let rma = contexts.each_ref().map(|context| context.open_rma(&options(settings)).unwrap());
+        let nics = daemons.each_ref().map(|daemon| daemon.context().clone());
+        let facts = move || daemons.each_ref().map(|daemon| daemon.rma_facts().unwrap());
+        Ports::new(contexts, rma, nics, Box::new(facts))
+    }
+
+    fn new(
+        contexts: [Context; 2],
+        rma: [Rma; 2],
+        nics: [Context; 2],
+        facts: Box<dyn Fn() -> [Facts; 2]>,
+    ) -> Ports {
+        let link = link([&contexts[0], &contexts[1]]);
+        let [serving, client] = &rma;
         client.reach(serving.endpoint()).unwrap();
         let domains = contexts.each_ref().map(|context| context.alloc_pd().unwrap());
         let memory = |side: usize, len: usize| {
@@ -69,23 +99,11 @@ impl Ports {
         let grants = served.iter().map(|region| region.grant(&portal.identity())).collect();
         let server_cq = contexts[0].create_cq(4).unwrap();
         let slots = BTreeMap::new();
-        Ports {
-            serving,
-            client,
-            served,
-            grants,
-            local,
-            portal,
-            server_cq,
-            contexts,
-            record,
-            slots,
-            _link: link,
-        }
+        Ports { _rma: rma, served, grants, local, portal, server_cq, nics, facts, slots, _link: link }
     }
 
     fn frames(&self) -> [u64; 2] {
-        self.contexts.each_ref().map(|context| context.port_counters().frames_received)
+        self.nics.each_ref().map(|context| context.port_counters().frames_received)
     }
 }
 
@@ -109,11 +127,14 @@ impl RmaArm for Ports {
     }
 
     fn quiesce(&mut self) {
-        let Ports { serving, client, server_cq, portal, .. } = self;
-        wait_until_idle(&[&*serving, &*client], || {
-            server_cq.poll(&mut []).unwrap();
-            assert_eq!(portal.poll(), Ok(None), "all have ended");
-        });
+        let Ports { facts, server_cq, portal, .. } = self;
+        wait_until_free(
+            || facts().to_vec(),
+            || {
+                server_cq.poll(&mut []).unwrap();
+                assert_eq!(portal.poll(), Ok(None), "all have ended");
+            },
+        );
         let mut seen = self.frames();
         let mut over = Instant::now() + LONGEST_WAY;
         while Instant::now() < over {
@@ -143,7 +164,7 @@ impl RmaArm for Ports {
     }
 
     fn facts(&mut self) -> [Facts; 2] {
-        [self.serving.facts().unwrap(), self.client.facts().unwrap()]
+        (self.facts)()
     }
 }
 
@@ -159,6 +180,34 @@ struct Outcome {
 /// Runs the body seed by seed. For every second seed, the port of one side loses, duplicates, reorders,
 /// delays and corrupts messages.
 fn body(seeds: std::ops::Range<u64>, mut open: impl FnMut([Option<Rules>; 2]) -> [Context; 2]) -> Outcome {
+    let mut pairs = 0;
+    let mut sum = each_seed(seeds, |rules, seed, run| {
+        let record = Record::new();
+        run(&mut Ports::own(open(rules), seed, &record));
+        pairs += record.pairs();
+    });
+    sum.pairs = pairs;
+    println!("{sum:?}");
+    sum
+}
+
+/// Like [`body`], over the NICs of daemons, whose ciphers are not recorded.
+fn lent_body(
+    seeds: std::ops::Range<u64>,
+    devices: impl Fn([Option<Rules>; 2]) -> [Device; 2],
+    enter: impl Fn(usize),
+) {
+    let sum = each_seed(seeds, |rules, seed, run| run(&mut Ports::lent(&devices(rules), seed, &enter)));
+    let Outcome { report, counters, faults, .. } = &sum;
+    let counted = [report.count(Status::Ok), counters.rma_rekeys, faults.dropped, faults.duplicated];
+    assert!(counted.iter().all(|count| *count > 0), "{sum:?}");
+}
+
+/// Has `open` run the body on an arm for each seed.
+fn each_seed(
+    seeds: std::ops::Range<u64>,
+    mut open: impl FnMut([Option<Rules>; 2], u64, &mut dyn FnMut(&mut Ports)),
+) -> Outcome {
     let mut sum = Outcome::default();
     let operations = share(OPERATIONS) / (seeds.end - seeds.start);
     for seed in seeds {
@@ -166,15 +215,14 @@ fn body(seeds: std::ops::Range<u64>, mut open: impl FnMut([Option<Rules>; 2]) ->
         if seed % 2 == 1 {
             rules[seed as usize / 2 % 2] = Some(Rules { seed, ..bad_world(seed).rules });
         }
-        let mut arm = Ports::new(open(rules), seed);
-        sum.report.add(&run_rma(&mut arm, seed, operations));
-        for context in &arm.contexts {
-            sum.counters.add(&context.counters());
-            sum.faults.sum(&context.port_counters().faults);
-        }
-        sum.pairs += arm.record.pairs();
+        open(rules, seed, &mut |arm| {
+            sum.report.add(&run_rma(arm, seed, operations));
+            for nic in &arm.nics {
+                sum.counters.add(&nic.counters());
+                sum.faults.sum(&nic.port_counters().faults);
+            }
+        });
     }
-    println!("{sum:?}");
     sum
 }
 
@@ -244,6 +292,19 @@ fn random_operations_over_xdp() {
         [0, 1].map(|end| wire.open(end, &devices[end]))
     });
     assert_complete(&outcome);
+}
+
+#[test]
+fn random_operations_over_daemons_on_shm_and_udp() {
+    lent_body(40..42, |rules| opened(devices("shm"), rules), |_| ());
+    lent_body(50..52, |rules| opened(devices("127.0.0.1:0"), rules), |_| ());
+}
+
+#[test]
+fn random_operations_over_daemons_on_xdp() {
+    let wire = remora_netns::require!(Veth::new());
+    let device = |end: usize| Device::xdp(wire.interface(end), Some(veth::V4[end].parse().unwrap()));
+    lent_body(60..62, |rules| opened([device(0), device(1)], rules), |side| wire.enter(side));
 }
 
 /// After a write has ended with TIMEOUT, a successful settle means that nothing changes any more, and all
