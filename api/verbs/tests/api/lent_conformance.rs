@@ -8,16 +8,31 @@ use remora_conformance::{Options, run, run_unreliable};
 use remora_verbs::nicd::{self, Daemon};
 use remora_verbs::{Context, Device, Service};
 
+/// Runs a few hundred random verbs of each service, compared with the model.
+pub(crate) fn each_service(contexts: [Context; 2], seed: u64) {
+    let options = Options { verbs: 600, patience: PATIENCE, ..Options::default() };
+    for (service, irn) in [(Service::Rc, false), (Service::Rc, true), (Service::XrcInitiator, false)] {
+        let mut arm = Services::of(service, contexts.clone()).slow();
+        let report = run(&mut arm, seed, &Options { irn, ..options });
+        assert!(report.verbs() >= options.verbs, "{service:?}: {report:?}");
+    }
+    for service in [Service::Uc, Service::Ud] {
+        let mut arm = Services::of(service, contexts.clone()).slow();
+        let report = run_unreliable(&mut arm, seed, &options);
+        assert!(report.messages() >= options.verbs && report.arrivals() > 0, "{service:?}: {report:?}");
+    }
+}
+
 /// Two daemons, and a program attached to each.
-struct Lent {
+pub(crate) struct Lent {
     daemons: [Daemon; 2],
-    contexts: [Context; 2],
+    pub contexts: [Context; 2],
     _folder: tempfile::TempDir,
 }
 
 impl Lent {
     /// Opens the devices in two daemons. `enter` is called before each, with its number.
-    fn new(devices: &[Device; 2], enter: impl Fn(usize)) -> Lent {
+    pub(crate) fn new(devices: &[Device; 2], enter: impl Fn(usize)) -> Lent {
         let folder = tempfile::tempdir().unwrap();
         let path = |side: usize| folder.path().join(format!("{side}.sock"));
         let daemons = [0, 1].map(|side| {
@@ -28,20 +43,10 @@ impl Lent {
         Lent { daemons, contexts, _folder: folder }
     }
 
-    /// Runs a few hundred random verbs of each service, compared with the model; then asks kernels and chains.
+    /// Runs random verbs of each service; then asks kernels and chains.
     fn run_all(&self, seed: u64) {
         let contexts = || self.contexts.each_ref().map(Context::clone);
-        let options = Options { verbs: 600, patience: PATIENCE, ..Options::default() };
-        for (service, irn) in [(Service::Rc, false), (Service::Rc, true), (Service::XrcInitiator, false)] {
-            let mut arm = Services::of(service, contexts()).slow();
-            let report = run(&mut arm, seed, &Options { irn, ..options });
-            assert!(report.verbs() >= options.verbs, "{service:?}: {report:?}");
-        }
-        for service in [Service::Uc, Service::Ud] {
-            let mut arm = Services::of(service, contexts()).slow();
-            let report = run_unreliable(&mut arm, seed, &options);
-            assert!(report.messages() >= options.verbs && report.arrivals() > 0, "{service:?}: {report:?}");
-        }
+        each_service(contexts(), seed);
         for irn in [false, true] {
             strom::shipped_kernels(contexts(), irn, seed);
         }

@@ -1,6 +1,8 @@
 //! Recordings of NICs under loss, replayed to the same counters and completions, and the first difference of
 //! those that were changed.
 
+use crate::lent_conformance::{Lent, each_service};
+use crate::veth::{self, Veth};
 use remora_host::recording::{self, End, Event, Feature, Header, MAGIC, Reader, ReplayError};
 use remora_host::{Report, Rules, replay};
 use remora_memory::{Access, Config as MemoryConfig, Range};
@@ -117,6 +119,46 @@ fn irn_and_other_ports_are_replayed_to_the_same_counters_and_completions() {
     let (_folder, [client, _]) = recorded(lossy, &irn);
     assert!(client.counters.retransmitted_pkts > 0);
     let _shared_memory = recorded(Device::shm, &QpOptions::default());
+}
+
+/// Runs random verbs of each service on two devices, whose NICs `open` opens and keeps open meanwhile. Their
+/// recordings show no difference.
+fn each_service_is_replayed<T>(devices: [Device; 2], open: impl FnOnce([Device; 2]) -> (T, [Context; 2])) {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["first", "second"].map(|name| folder.path().join(name));
+    let [first, second] = devices;
+    let (nics, contexts) = open([first.record(&files[0]), second.record(&files[1])]);
+    each_service(contexts, 1);
+    drop(nics);
+    for file in &files {
+        let report = replayed(file);
+        assert_eq!((report.difference, report.end), (None, Some(End::Closed)));
+        assert!(report.tally.completions > 1000, "{:?}", report.tally);
+    }
+}
+
+#[test]
+fn uc_ud_xrc_and_shared_receive_queues_are_replayed() {
+    let own = |devices: [Device; 2]| ((), devices.map(|device| device.open().unwrap()));
+    each_service_is_replayed([lossy(), lossy()], own);
+    each_service_is_replayed([Device::shm(), Device::shm()], own);
+}
+
+#[test]
+fn the_nics_of_daemons_are_replayed() {
+    let lent = |devices: [Device; 2]| {
+        let lent = Lent::new(&devices, |_| ());
+        let contexts = lent.contexts.clone();
+        (lent, contexts)
+    };
+    each_service_is_replayed([lossy(), lossy()], lent);
+}
+
+#[test]
+fn nics_on_xdp_are_replayed() {
+    let veth = remora_netns::require!(Veth::new());
+    let devices = [0, 1].map(|end| Device::xdp(veth.interface(end), Some(veth::V4[end].parse().unwrap())));
+    each_service_is_replayed(devices, |devices| ((), [0, 1].map(|end| veth.open(end, &devices[end]))));
 }
 
 /// Changes an event of a recording: the first of which `change` returns true. Returns its number.
