@@ -124,6 +124,13 @@ impl Bound {
         Bound { kind, noun, remedy: remedy.into(), of_a_user: u64::MAX, places: u64::MAX }
     }
 
+    /// Divides the descriptors that the process may open, without `own` of its own, among the users.
+    pub fn of_descriptors(remedy: impl Into<String>, own: u64) -> Bound {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let places = limit.map_or(u64::MAX, |limit| limit.saturating_sub(own));
+        Bound::new(Resource::Descriptor, "descriptors of the daemon", remedy).places(places)
+    }
+
     /// Limits the amount that one user may hold.
     pub fn of_a_user(self, amount: u64) -> Bound {
         Bound { of_a_user: amount, ..self }

@@ -155,6 +155,7 @@ enum Lender {
 
 impl Lender {
     fn open(args: &Args, socket: &Path) -> Result<Lender> {
+        broker::raise_limits();
         if !args.share {
             let daemon = Daemon::open(&args.port.device()?, socket, &args.options())?;
             return Ok(Lender::Alone(Arc::new(daemon)));
@@ -163,7 +164,6 @@ impl Lender {
             args.port.port == PortName::Udp && args.port.interface.is_none(),
             "--share is for port udp: add --port udp, or leave it out"
         );
-        broker::raise_limits();
         let settings =
             |device| args.port.complete(device).map_err(|error| OpenError::Port(format!("{error:#}")));
         let address = broker::address(args.port.address);

@@ -2,7 +2,6 @@
 //! broker's own user and the guests' users that it admits, and the other half goes to the first that ask.
 
 use remora_host::users::{Bound, Resource};
-use rustix::process::{Resource as SystemResource, getrlimit};
 
 use super::cm_agent::{CHANNELS, IDS};
 use crate::PROGRAMS;
@@ -24,12 +23,8 @@ const OWN: u64 = 16;
 
 /// The limits of the users of a broker.
 pub(super) fn bounds() -> Vec<Bound> {
-    let bound = |kind, noun| {
-        let remedy = "end a program of that user (`remora broker list` shows what each user has)";
-        Bound::new(kind, noun, remedy)
-    };
-    let descriptors = getrlimit(SystemResource::Nofile).current;
-    let descriptors = descriptors.map_or(u64::MAX, |limit| limit.saturating_sub(OWN));
+    let remedy = "end a program of that user (`remora broker list` shows what each user has)";
+    let bound = |kind, noun| Bound::new(kind, noun, remedy);
     vec![
         bound(Resource::Greeting, "connections without a first message").of_a_user(GREETINGS),
         bound(Resource::Connection, "connections to the broker").of_a_user(CONNECTIONS),
@@ -37,6 +32,6 @@ pub(super) fn bounds() -> Vec<Bound> {
         bound(Resource::CmId, "ids of rdma_cm").places(IDS as u64),
         bound(Resource::EventChannel, "event channels of rdma_cm").places(CHANNELS as u64),
         bound(Resource::Tree, "trees of device paths").places(TREES as u64),
-        bound(Resource::Descriptor, "descriptors of the broker").places(descriptors),
+        Bound::of_descriptors(remedy, OWN),
     ]
 }

@@ -17,7 +17,7 @@ use super::message::{MAGIC, MAX_PACKET, Refusal, Reply, Request, TenantFacts, VE
 use super::options::Options;
 use super::rma::RmaService;
 use super::tenant::{EventRoutes, Program, ReplyResult, Services, Shared, Tenant, begin};
-use super::users::{Amounts, Claim, Resource, User, Users, bounds};
+use super::users::{Claim, User, Users, attachment, bounds, descriptors, kept_name};
 use crate::rma::RmaOptions;
 use crate::{Context, Counters, Device, PortFacts};
 
@@ -89,7 +89,9 @@ impl Daemon {
     /// # Errors
     /// [`OpenError`], whose text says in one line what is wrong and how to put it right.
     pub fn open(device: &Device, socket: &Path, options: &Options) -> Result<Daemon, OpenError> {
-        let users = Users::new(own_uid(), &options.allow, bounds(device, options));
+        let mut bounds = bounds(device, options);
+        bounds.push(descriptors());
+        let users = Users::new(own_uid(), &options.allow, bounds);
         let mut daemon = Daemon::lend(device, options)?;
         let listener = listen(socket, !options.allow.is_empty())?;
         let state = Arc::clone(&daemon.state);
@@ -310,7 +312,7 @@ impl DaemonState {
             request => request,
         };
         let attached = request.and_then(|request| {
-            let place = user.claim(Amounts::of(Resource::Attachment, 1)).map_err(Refusal::Limit)?;
+            let place = user.claim(attachment()).map_err(Refusal::Limit)?;
             let holder = Holder { serial, pid: program.pid };
             self.greet(user, holder, request).map(|known| (known, place))
         });
@@ -358,7 +360,7 @@ impl DaemonState {
         let name = (user.uid(), name);
         let mut register = self.wait_for(&name)?;
         if !register.kept.contains_key(&name) {
-            let claim = user.claim(Amounts::of(Resource::Name, 1)).map_err(Refusal::Limit)?;
+            let claim = user.claim(kept_name()).map_err(Refusal::Limit)?;
             register.kept.insert(name.clone(), Kept { tenant: fresh()?, _claim: claim });
         }
         register.attached.insert(name.clone(), holder);

@@ -320,9 +320,9 @@ impl Tenant {
         }
     }
 
-    /// Claims one object of this kind and `bytes` bytes of memory.
-    fn claim(&mut self, kind: Resource, bytes: u64) -> Result<Claim, Refusal> {
-        self.claim_all(Amounts::of(kind, 1).and(Resource::Byte, bytes))
+    /// Claims one object of this kind.
+    fn claim(&mut self, kind: Resource) -> Result<Claim, Refusal> {
+        self.claim_all(Amounts::of(kind, 1))
     }
 
     /// Claims what an object needs. Memory of programs that have ended is given back first if it must.
@@ -348,7 +348,7 @@ impl Tenant {
     }
 
     fn create_channel(&mut self) -> ReplyResult {
-        let claim = self.claim(Resource::Channel, 0)?;
+        let claim = self.claim_all(Amounts::of(Resource::Channel, 1).and(Resource::Descriptor, 1))?;
         let (here, there) = PacketSocket::pair().map_err(words)?;
         // A freed number is reused only after all others.
         while self.channels.contains_key(&self.next_channel) {

@@ -59,6 +59,32 @@ pub fn bounds(device: &Device, options: &Options) -> Vec<Bound> {
     ]
 }
 
+/// Descriptors of a daemon that belong to no user: the port's, the engine's, and of connections that have sent
+/// no message.
+const OWN: u64 = 128;
+/// Descriptors of an attachment: the socket and the process, doorbells, wake-up and events with the copies of
+/// the engine's thread.
+const OF_ATTACHMENT: u64 = 8;
+/// Descriptors of a link of shared memory: two rings, two wake-ups, and a socket.
+pub(super) const OF_LINK: u64 = 5;
+
+/// Returns the limit of the descriptors of a daemon.
+pub(super) fn descriptors() -> Bound {
+    let remedy =
+        "give some regions, queues or channels back, or start `remora serve nic` where `ulimit -n` is larger";
+    Bound::of_descriptors(remedy, OWN)
+}
+
+/// The amounts that a kept tenant holds without a program.
+pub(super) fn kept_name() -> Amounts {
+    Amounts::of(Resource::Name, 1).and(Resource::Descriptor, OF_ATTACHMENT - 2)
+}
+
+/// The amounts that an attached program holds by itself.
+pub(super) fn attachment() -> Amounts {
+    Amounts::of(Resource::Attachment, 1).and(Resource::Descriptor, OF_ATTACHMENT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,7 +35,8 @@ fn amounts(command: &Command) -> Amounts {
     match command {
         Command::CreateCq { .. } => Amounts::of(Resource::Queue, 1),
         Command::CreateQp(_) | Command::CreateLoopback(_) | Command::CreateXrcTarget { .. } => {
-            Amounts::of(Resource::Pair, 1)
+            // The connection of its set-up may be left with the daemon.
+            Amounts::of(Resource::Pair, 1).and(Resource::Descriptor, 1)
         }
         Command::CreateSrq(_) => Amounts::of(Resource::SharedQueue, 1),
         Command::AllocXrcDomain => Amounts::of(Resource::XrcDomain, 1),

@@ -2,7 +2,7 @@
 
 use remora_host::connect::{ConnectError, LinkPeer, Uplink};
 use remora_host::packet::{PacketSocket, is_tcp};
-use remora_host::{Engine, EngineId};
+use remora_host::{Engine, EngineId, PortKind};
 use remora_port::shm::{Admit, DEFAULT_GEOMETRY, Listener};
 use remora_wire::frame::Peer;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::super::message::{LongRequest, Refusal, Reply};
-use super::super::users::{Amounts, Claim, Resource};
+use super::super::users::{Amounts, Claim, OF_LINK, Resource};
 use super::{ReplyResult, Shared, Tenant, unknown, words};
 
 /// Upper limit of the time that one request may take.
@@ -66,10 +66,16 @@ impl HeldPeers {
     }
 }
 
+/// The amounts of one user of a peer.
+fn of_peer(port: PortKind) -> Amounts {
+    let descriptors = if port == PortKind::Shm { OF_LINK } else { 0 };
+    Amounts::of(Resource::Peer, 1).and(Resource::Descriptor, descriptors)
+}
+
 impl Tenant {
     /// Records that the tenant uses a peer, and replies with the peer. The peer counts this user already.
     fn add_peer(&mut self, peer: Peer) -> ReplyResult {
-        let claim = self.claim_all(Amounts::of(Resource::Peer, 1));
+        let claim = self.claim_all(of_peer(self.engine.facts().kind));
         let claim = claim.inspect_err(|_| self.engine.release_peer(peer))?;
         self.peers.claims.entry(peer.0).or_default().push(claim);
         Ok((Reply::Peer(peer), Vec::new()))
@@ -98,7 +104,7 @@ impl Tenant {
     }
 
     pub(super) fn offer_link(&mut self) -> ReplyResult {
-        let claim = self.claim_all(Amounts::of(Resource::Negotiation, 1))?;
+        let claim = self.claim_all(Amounts::of(Resource::Negotiation, 1).and(Resource::Descriptor, 1))?;
         let listener = Listener::new(DEFAULT_GEOMETRY, Admit::SameUser).map_err(words)?;
         let name = listener.name().to_owned();
         let offer = self.offers.last_key_value().map_or(0, |(last, _)| last + 1);

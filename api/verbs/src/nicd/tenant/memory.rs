@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::super::message::{Refusal, Reply, SentRange, TableCommand};
-use super::super::users::{Claim, Resource};
+use super::super::users::{Amounts, Claim, Resource};
 use super::lent_memory::MemoryOwner;
 use super::{LentMemory, ReplyResult, Tenant, sent_len, words};
 
@@ -92,7 +92,7 @@ impl Tenant {
             }
             TableCommand::RegisterNull(pd) => {
                 self.refuse_unknown(ObjectName::Domain(pd))?;
-                let claim = self.claim(Resource::Region, 0)?;
+                let claim = self.claim(Resource::Region)?;
                 let key = self.key_of(MemoryCommand::RegisterNull(pd))?;
                 self.keep_region(Region {
                     key,
@@ -123,7 +123,7 @@ impl Tenant {
             }
             TableCommand::AllocWindow { pd, second } => {
                 self.refuse_unknown(ObjectName::Domain(pd))?;
-                let claim = self.claim(Resource::Window, 0)?;
+                let claim = self.claim(Resource::Window)?;
                 let kind = if second { WindowType::Type2B } else { WindowType::Type1 };
                 let key = self.key_of(MemoryCommand::AllocWindow { pd, kind })?;
                 self.windows.insert(window(key), claim);
@@ -159,7 +159,7 @@ impl Tenant {
     }
 
     fn alloc_domain(&mut self) -> ReplyResult {
-        let claim = self.claim(Resource::Domain, 0)?;
+        let claim = self.claim(Resource::Domain)?;
         let MemoryReply::Domain(pd) = self.table().execute(MemoryCommand::AllocDomain)? else {
             return Err("the table gives no protection domain".into());
         };
@@ -186,7 +186,7 @@ impl Tenant {
         self.refuse_unknown(ObjectName::Domain(pd))?;
         // Mapping the memory allocates its pages.
         let lens = memory.iter().map(sent_len).collect::<Result<Vec<u64>, Refusal>>()?;
-        let claim = self.claim(Resource::Region, lens.iter().fold(0, |sum, len| sum.saturating_add(*len)))?;
+        let claim = self.claim_all(of_region(&lens))?;
         let mut blocks = Vec::with_capacity(memory.len());
         for (memory, len) in memory.into_iter().zip(lens) {
             let len = usize::try_from(len).map_err(words)?;
@@ -261,6 +261,12 @@ impl Tenant {
             debug_assert!(ended.is_ok(), "all users of the domain have ended: {ended:?}");
         }
     }
+}
+
+/// The amounts of a region of several memories.
+fn of_region(lens: &[u64]) -> Amounts {
+    let bytes = lens.iter().fold(0, |sum: u64, len| sum.saturating_add(*len));
+    Amounts::of(Resource::Region, 1).and(Resource::Byte, bytes).and(Resource::Descriptor, lens.len() as u64)
 }
 
 /// The part of a window's key that stays when the window is bound.

@@ -69,7 +69,7 @@ impl Tenant {
             <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| "a queue needs one descriptor of memory")?;
         // Mapping the memory allocates its pages.
         let len = sent_len(&memory)?;
-        let claim = self.claim_all(Amounts::of(Resource::Byte, len))?;
+        let claim = self.claim_all(Amounts::of(Resource::Byte, len).and(Resource::Descriptor, 1))?;
         let bytes = Bytes::from_memfd_of(memory, usize::try_from(len).map_err(words)?).map_err(words)?;
         let ring = Ring::new(bytes).ok_or("no queue has so much memory")?;
         let memory = Some(self.memories.lend(ring.bytes().clone()));

@@ -106,6 +106,37 @@ impl SharedLender {
     }
 }
 
+/// Sets the number of descriptors that this process may open.
+fn limit_descriptors(count: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(count), maximum }).unwrap();
+}
+
+/// Each region and each queue has a descriptor in the daemon. A user that takes all that it gets leaves enough
+/// for another.
+#[test]
+fn one_user_does_not_take_the_descriptors_of_another() {
+    limit_descriptors(1024);
+    let lender = shared(Options::default());
+    let take_all = || {
+        let (raw, _) = lender.raw("");
+        let domain = raw.domain();
+        let mut count = 0;
+        loop {
+            match raw.register(domain, 64) {
+                Reply::AtLimit(words) => return (raw, count, words),
+                reply => drop(number(reply)),
+            }
+            count += 1;
+        }
+    };
+    let (_hog, most, words) = lender.run(HOG, take_all);
+    assert!(words.contains("descriptors of the daemon") && words.contains("ulimit -n"), "{words}");
+    let (_other, left, _) = lender.run(OTHER, take_all);
+    assert!(most > left && left > 100, "{most} and {left}");
+}
+
 /// Regression: 64 kept names of one user locked all other users of a NIC daemon out, and memory was limited
 /// by attachment instead of by user.
 ///
@@ -113,6 +144,7 @@ impl SharedLender {
 /// when the first had taken all that it got.
 #[test]
 fn the_second_user_is_served_as_if_the_first_were_not_there() {
+    limit_descriptors(8192);
     // The limit of memory is smaller than by default, because regions are populated.
     let limits = Limits { bytes: 16 << 20, ..Limits::default() };
     let lender = shared(Options { limits, ..Options::default() });
