@@ -59,8 +59,8 @@ pub fn bounds(device: &Device, options: &Options) -> Vec<Bound> {
     ]
 }
 
-/// Descriptors of a daemon that belong to no user: the port's, the engine's, and of connections that have sent
-/// no message.
+/// Descriptors of a daemon that belong to no user: the port's, the engine's, and of connections that have
+/// sent no message.
 const OWN: u64 = 128;
 /// Descriptors of an attachment: the socket and the process, doorbells, wake-up and events with the copies of
 /// the engine's thread.

@@ -1,5 +1,5 @@
-//! The conformance bodies of all services, of kernels and of chains over the NICs of two daemons, on each kind of port. The programs'
-//! queues, regions and doorbells lie in memory that they share with the daemons.
+//! The conformance bodies of all services, of kernels and of chains over the NICs of two daemons, on each
+//! kind of port. The programs' queues, regions and doorbells lie in memory that they share with the daemons.
 
 use crate::arm::{PATIENCE, Services};
 use crate::veth::{self, Veth};

@@ -113,8 +113,8 @@ fn limit_descriptors(count: u64) {
     setrlimit(Resource::Nofile, Rlimit { current: Some(count), maximum }).unwrap();
 }
 
-/// Each region and each queue has a descriptor in the daemon. A user that takes all that it gets leaves enough
-/// for another.
+/// Each region and each queue has a descriptor in the daemon. A user that takes all that it gets leaves
+/// enough for another.
 #[test]
 fn one_user_does_not_take_the_descriptors_of_another() {
     limit_descriptors(1024);
