@@ -1,12 +1,10 @@
 //! State of a queue pair that uses IRN: its transport state machines, and the receive work requests that
 //! messages have taken.
 //!
-//! `irn/ingress.rs` processes received packets, `irn/egress.rs` sends packets, and `irn/bound.rs` holds the
-//! receive work requests that messages have taken but not completed.
+//! `irn/bound.rs` holds the receive work requests that messages have taken but not completed.
+//! `queue_pair/irn/ingress.rs` processes received packets, and `queue_pair/irn/egress.rs` sends packets.
 
 mod bound;
-mod egress;
-mod ingress;
 #[cfg(test)]
 mod state;
 
@@ -15,7 +13,7 @@ use remora_transport::rc::irn::{Requester, Responder};
 
 use crate::context::WqeContext;
 use crate::path::PeerPath;
-pub(crate) use bound::BoundReceives;
+pub(crate) use bound::{BindError, BoundReceives};
 
 /// State of an IRN queue pair from RTR on.
 pub(crate) struct Irn {

@@ -3,8 +3,8 @@
 //! frames, the time and access to the registered memory.
 //!
 //! Where to start reading: a work request passes through `wqe`, `send_queue`, `queue_pair/submit` and
-//! `egress`; a received packet passes through `ingress`, the transport crate, `gather` and
-//! `completion_queue`. The program's side of the queues is `program`.
+//! `queue_pair/egress`; a received packet passes through `queue_pair/ingress`, the transport crate, `gather`
+//! and `completion_queue`. The program's side of the queues is `program`.
 
 #![allow(
     clippy::too_many_arguments,
@@ -17,7 +17,6 @@ mod attributes;
 mod bare;
 mod calculation;
 pub mod chain;
-mod check;
 mod command;
 mod completion_queue;
 mod config;
@@ -27,7 +26,6 @@ pub mod cqe;
 mod datagram;
 mod device;
 mod doorbell;
-mod egress;
 mod emit;
 mod event;
 mod extended;
@@ -35,7 +33,6 @@ mod fair_scheduler;
 mod gather;
 mod headers;
 mod identification;
-mod ingress;
 mod irn;
 pub mod kernel;
 mod machine;

@@ -17,7 +17,6 @@ use std::collections::VecDeque;
 
 use remora_memory::Mem;
 use remora_transport::rc::irn;
-use remora_transport::state::State;
 use remora_transport::{Counters, Instant};
 use remora_wire::frame::{Egress, Ingress};
 use remora_wire::{Qpn, packet};
@@ -25,7 +24,6 @@ use remora_wire::{Qpn, packet};
 use crate::arrived::strip;
 use crate::config::{Config, NicError};
 use crate::doorbell::BellOwner;
-use crate::egress::wants_turn;
 use crate::event::AsyncEvent;
 use crate::fair_scheduler::{FairScheduler, RMA};
 use crate::parts::HandedParts;
@@ -93,12 +91,7 @@ impl Nic {
     pub fn doorbell(&mut self, number: Qpn) {
         let Some(index) = self.index(number) else { return };
         let Some(qp) = &mut self.qps[index as usize] else { return };
-        qp.send.doorbell();
-        match qp.state {
-            State::Err => qp.flush(&mut self.shared),
-            State::Sqe => qp.flush_send_queue(&mut self.shared),
-            _ => {}
-        }
+        qp.doorbell(&mut self.shared);
         self.attend(index);
     }
 
@@ -115,7 +108,7 @@ impl Nic {
     pub(crate) fn enable(&mut self, number: Qpn, count: u64) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
-        if !qp.send.enable(count) {
+        if !qp.view().queues.send.enable(count) {
             return Err(NicError::Unknown);
         }
         self.attend(index);
@@ -139,7 +132,7 @@ impl Nic {
         }
         let shared = &mut self.shared;
         let index = packet.bth.dest_qp().get() & ((1 << self.index_bits) - 1);
-        let Some(qp) = self.qps[index as usize].as_mut().filter(|qp| qp.number == packet.bth.dest_qp())
+        let Some(qp) = self.qps[index as usize].as_mut().filter(|qp| qp.id().number == packet.bth.dest_qp())
         else {
             return self.receive_for_many(mem, &arrived, &packet);
         };
@@ -209,14 +202,14 @@ impl Nic {
             self.timers.checked(index, || qp.deadline());
             match turn {
                 TurnEnd::Done | TurnEnd::Stopped => {
-                    qp.queued = false;
-                    if out.has_space_per_queue() && qp.awaited != 0 {
+                    qp.set_queued(false);
+                    if out.has_space_per_queue() && qp.awaits_queue() {
                         self.park(index);
                     }
                 }
                 TurnEnd::More => self.line.push_back(index),
                 TurnEnd::Blocked if out.has_space_per_peer() && !self.line.is_empty() => {
-                    self.scheduler.blocked(&mut self.line, index, qp.tenant, qp.peer(), &used);
+                    self.scheduler.blocked(&mut self.line, index, qp.id().tenant, qp.peer(), &used);
                     packets += self.transmit_scheduled(now, mem, out, budget.saturating_sub(packets));
                     break;
                 }
@@ -264,7 +257,7 @@ impl Nic {
             let qps = &self.qps;
             let tenant_and_peer = |index: u32| {
                 let qp = qps.get(index as usize)?.as_ref();
-                qp.map(|qp| (qp.tenant, qp.peer()))
+                qp.map(|qp| (qp.id().tenant, qp.peer()))
             };
             let Some(index) = self.scheduler.next(&mut self.line, tenant_and_peer) else { break };
             if index == RMA {
@@ -282,17 +275,18 @@ impl Nic {
             qp.checked(&self.shared);
             self.timers.checked(index, || qp.deadline());
             if turn != TurnEnd::Blocked {
-                qp.queued = turn == TurnEnd::More;
-                self.scheduler.served(index, qp.tenant, qp.queued, &used);
-                if !qp.queued && qp.awaited != 0 {
+                let queued = turn == TurnEnd::More;
+                qp.set_queued(queued);
+                self.scheduler.served(index, qp.id().tenant, queued, &used);
+                if !queued && qp.awaits_queue() {
                     self.park(index);
                 }
             } else if out.has_space_per_peer() {
-                if !self.scheduler.blocked(&mut self.line, index, qp.tenant, qp.peer(), &used) {
+                if !self.scheduler.blocked(&mut self.line, index, qp.id().tenant, qp.peer(), &used) {
                     break;
                 }
             } else {
-                self.scheduler.stay(index, qp.tenant);
+                self.scheduler.stay(index, qp.id().tenant);
                 self.interrupted = used;
                 break;
             }
@@ -323,9 +317,7 @@ impl Nic {
     #[inline(never)]
     fn park(&mut self, index: u32) {
         let Some(qp) = &mut self.qps[index as usize] else { return };
-        let queues = std::mem::take(&mut qp.awaited) & !qp.parked;
-        qp.parked |= queues;
-        self.stopped.enter(index, queues);
+        self.stopped.enter(index, qp.park());
     }
 
     /// Returns a queue pair that waited for a transmit queue which is no longer stopped, and which is in no
@@ -335,8 +327,7 @@ impl Nic {
     fn unpark(&mut self, stopped: u64) -> Option<u32> {
         while let Some((index, queue)) = self.stopped.next(stopped) {
             let Some(qp) = &mut self.qps[index as usize] else { continue };
-            qp.parked &= !(1 << queue);
-            if !std::mem::replace(&mut qp.queued, true) {
+            if qp.unpark(queue) {
                 return Some(index);
             }
         }
@@ -354,9 +345,9 @@ impl Nic {
     pub(crate) fn set_tenant(&mut self, number: Qpn, tenant: u32) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
-        self.scheduler.leave(std::mem::replace(&mut qp.tenant, tenant), index);
+        self.scheduler.leave(qp.set_tenant(tenant), index);
         self.scheduler.join(tenant);
-        if std::mem::take(&mut qp.queued) {
+        if qp.set_queued(false) {
             self.line.retain(|queued| *queued != index);
         }
         self.attend(index);
@@ -397,8 +388,7 @@ impl Nic {
     #[inline]
     pub(crate) fn attend(&mut self, index: u32) {
         let Some(qp) = &mut self.qps[index as usize] else { return };
-        if !qp.queued && wants_turn(qp) {
-            qp.queued = true;
+        if qp.enters_line() {
             self.line.push_back(index);
         }
         self.timers.schedule(index, qp.deadline());
@@ -409,10 +399,8 @@ impl Nic {
     /// Puts a queue pair in line if it may have packets to send.
     fn line_up(&mut self, index: u32) {
         if let Some(qp) = &mut self.qps[index as usize]
-            && !qp.queued
-            && wants_turn(qp)
+            && qp.enters_line()
         {
-            qp.queued = true;
             self.line.push_back(index);
         }
     }
@@ -421,7 +409,7 @@ impl Nic {
     pub(crate) fn index(&self, number: Qpn) -> Option<u32> {
         let index = number.get() & ((1 << self.index_bits) - 1);
         let qp = self.qps[index as usize].as_ref()?;
-        (qp.number == number).then_some(index)
+        (qp.id().number == number).then_some(index)
     }
 
     /// Returns true if `transmit` may have packets to send, except for queue pairs that wait for a stopped

@@ -1,11 +1,15 @@
 //! A queue pair: its work queues, its transport state machines and the completion of its work requests.
 
+mod check;
 mod congestion;
 mod datagram;
+mod egress;
 mod extended;
+mod ingress;
 mod irn;
 mod modify;
 mod prism;
+mod schedule;
 mod submit;
 mod unreliable;
 
@@ -13,7 +17,7 @@ use remora_memory::{Access, Key, Mem, Owner, Pd};
 use remora_transport::congestion::dcqcn::NotificationPoint;
 use remora_transport::rc::{Allowed, Kind, Message, Retired};
 use remora_transport::state::{Service, State};
-use remora_transport::{Atomic, Instant, Status};
+use remora_transport::{Atomic, Instant, Parameters, Status};
 use remora_wire::Qpn;
 use remora_wire::frame::Peer;
 use remora_wire::prism::Verdict;
@@ -50,47 +54,85 @@ pub(crate) struct Queues {
 
 /// A queue pair.
 pub(crate) struct QueuePair {
+    id: Identity,
+    state: State,
+    queues: WorkQueues,
+    machine: Machine,
+    offloads: Offloads,
+    attributes: Settings,
+    allowed: Allowed,
+    /// Congestion control and rate limit; `None` if neither is set.
+    congestion: Option<Box<Congestion>>,
+    notifier: Notifier,
+    schedule: Schedule,
+    raised: RaisedEvents,
+}
+
+/// The properties of a queue pair that its program does not modify.
+pub(crate) struct Identity {
     pub number: Qpn,
-    pub state: State,
+    /// Protection domain; on an XRC target, that of the shared receive queue which the last request named.
     pub pd: Pd,
     /// Identity of the queue pair for type 2B memory windows.
     pub owner: Owner,
-    pub send: SendQueue,
-    pub receive: ReceiveQueue,
-    pub send_cq: u32,
-    pub receive_cq: u32,
-    pub signal_all: bool,
-    pub allowed: Allowed,
-    pub attributes: Settings,
-    pub machine: Machine,
-    /// Receive work request of the message that is being received.
-    pub current: Option<Receive>,
-    /// True while the queue pair is in the scheduler's queue.
-    pub queued: bool,
-    /// Stopped transmit queues of the port, as bit masks: `awaited` was found stopped in the last turn,
-    /// `parked` are those that the queue pair waits for.
-    pub awaited: u64,
-    pub parked: u64,
-    /// The event for the first packet in RTR (`CommunicationEstablished`) was raised.
-    pub established: bool,
-    /// The event for a drained send queue (`SqDrained`) was raised.
-    pub drained: bool,
-    /// Shared receive queue of the queue pair; `None` if `receive` is its own queue. On an XRC target, the
-    /// queue that the current message names.
-    pub srq: Option<Srq>,
     pub service: Service,
     /// XRC domain of an XRC target.
     pub xrc_domain: u32,
-    /// Congestion control and rate limit; `None` if neither is set.
-    pub congestion: Option<Box<Congestion>>,
-    /// Notification point for the peer's ECN-marked packets.
-    pub marks: NotificationPoint,
-    pub cnp_due: bool,
-    /// A WAIT blocks the send queue, and the queue pair is in the list of a completion queue.
-    pub waiting: bool,
-    pub offloads: Offloads,
     /// Tenant of the queue pair.
     pub tenant: u32,
+}
+
+/// The work queues of a queue pair and the completion queues that they complete into.
+pub(crate) struct WorkQueues {
+    pub send: SendQueue,
+    pub receive: ReceiveQueue,
+    /// Shared receive queue of the queue pair; `None` if `receive` is its own queue. On an XRC target, the
+    /// queue that the current message names.
+    pub srq: Option<Srq>,
+    /// Receive work request of the message that is being received.
+    pub current: Option<Receive>,
+    send_cq: u32,
+    receive_cq: u32,
+    signal_all: bool,
+}
+
+/// The notification point for the peer's ECN-marked packets.
+#[derive(Default)]
+struct Notifier {
+    marks: NotificationPoint,
+    /// A CNP is to be sent.
+    is_due: bool,
+}
+
+/// The place of a queue pair in the lists of its NIC.
+#[derive(Default)]
+struct Schedule {
+    /// True while the queue pair is in the scheduler's queue.
+    queued: bool,
+    /// Stopped transmit queues of the port, as bit masks: `awaited` was found stopped in the last turn,
+    /// `parked` are those that the queue pair waits for.
+    awaited: u64,
+    parked: u64,
+    /// A WAIT blocks the send queue, and the queue pair is in the list of a completion queue.
+    waiting: bool,
+}
+
+/// Events that were raised and are not raised twice.
+#[derive(Default)]
+struct RaisedEvents {
+    /// The first packet in RTR (`CommunicationEstablished`).
+    established: bool,
+    /// A drained send queue (`SqDrained`).
+    drained: bool,
+}
+
+/// The parts of a queue pair that offloads use together.
+pub(crate) struct View<'a> {
+    pub id: &'a Identity,
+    pub queues: &'a mut WorkQueues,
+    pub machine: &'a mut Machine,
+    pub offloads: &'a mut Offloads,
+    pub congestion: Option<&'a mut Congestion>,
 }
 
 /// A reference to a shared receive queue.
@@ -111,47 +153,118 @@ impl QueuePair {
         xrc_domain: u32,
     ) -> QueuePair {
         QueuePair {
-            number,
+            id: Identity { number, pd: init.pd, owner, service: init.service, xrc_domain, tenant: 0 },
             state: State::Reset,
-            pd: init.pd,
-            owner,
-            send: SendQueue::new(queues.send, init.fetching),
-            receive: queues.receive,
-            send_cq: init.send_cq,
-            receive_cq: init.receive_cq,
-            signal_all: init.signal_all,
-            allowed: Default::default(),
-            attributes: Settings::default(),
+            queues: WorkQueues {
+                send: SendQueue::new(queues.send, init.fetching),
+                receive: queues.receive,
+                srq: queues.srq,
+                current: None,
+                send_cq: init.send_cq,
+                receive_cq: init.receive_cq,
+                signal_all: init.signal_all,
+            },
             machine: Machine::Unconnected,
-            current: None,
-            queued: false,
-            awaited: 0,
-            parked: 0,
-            established: false,
-            drained: false,
-            srq: queues.srq,
-            service: init.service,
-            xrc_domain,
-            congestion: None,
-            marks: NotificationPoint::default(),
-            cnp_due: false,
-            waiting: false,
             offloads: Offloads::default(),
-            tenant: 0,
+            attributes: Settings::default(),
+            allowed: Allowed::default(),
+            congestion: None,
+            notifier: Notifier::default(),
+            schedule: Schedule::default(),
+            raised: RaisedEvents::default(),
+        }
+    }
+
+    /// Returns the parts that offloads use together.
+    #[inline(always)]
+    pub(crate) fn view(&mut self) -> View<'_> {
+        View {
+            id: &self.id,
+            queues: &mut self.queues,
+            machine: &mut self.machine,
+            offloads: &mut self.offloads,
+            congestion: self.congestion.as_deref_mut(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn id(&self) -> &Identity {
+        &self.id
+    }
+
+    #[inline(always)]
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    #[inline(always)]
+    pub(crate) fn queues(&self) -> &WorkQueues {
+        &self.queues
+    }
+
+    #[inline(always)]
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    #[inline(always)]
+    pub(crate) fn offloads(&self) -> &Offloads {
+        &self.offloads
+    }
+
+    /// Returns the parameters of the transport that the program has set.
+    #[inline(always)]
+    pub(crate) fn parameters(&self) -> &Parameters {
+        &self.attributes.parameters
+    }
+
+    /// Assigns the queue pair to a tenant and returns the former one.
+    pub(crate) fn set_tenant(&mut self, tenant: u32) -> u32 {
+        std::mem::replace(&mut self.id.tenant, tenant)
+    }
+
+    /// Connects the queue pair to itself, ready to send (RTS).
+    pub(crate) fn loop_back(&mut self) {
+        self.attributes.parameters = Parameters { max_rd_atomic: 1, ..Parameters::default() };
+        self.machine = Machine::Loopback;
+        self.state = State::Rts;
+    }
+
+    /// Handles a doorbell. In the error states, the posted work requests are flushed.
+    #[inline]
+    pub(crate) fn doorbell(&mut self, shared: &mut Shared) {
+        self.queues.send.doorbell();
+        match self.state {
+            State::Err => self.flush(shared),
+            State::Sqe => self.flush_send_queue(shared),
+            _ => {}
+        }
+    }
+
+    /// Ends the use of other objects, because the queue pair is being destroyed.
+    pub(crate) fn release(&mut self, shared: &mut Shared) {
+        self.remove_completions(shared);
+        for cq in [self.queues.send_cq, self.queues.receive_cq] {
+            shared.release_cq(cq, self.id.pd);
+        }
+        match (self.id.service, self.queues.srq) {
+            (Service::XrcTarget, _) => shared.xrc_domains.leave(self.id.xrc_domain),
+            (_, Some(srq)) => shared.srqs.leave(srq.place),
+            _ => {}
         }
     }
 
     /// Returns the peer whose buffers the queue pair's packets use. For queue pairs without a fixed peer, the
     /// result is a number that no peer has.
     pub(crate) fn peer(&self) -> Peer {
-        self.machine.path().map_or(Peer(1 << 31 | self.number.get()), |path| path.address_path.peer)
+        self.machine.path().map_or(Peer(1 << 31 | self.id.number.get()), |path| path.address_path.peer)
     }
 
     /// Returns true if a receive work request is posted.
     #[inline]
     pub(crate) fn can_receive(&mut self, shared: &mut Shared) -> bool {
-        match self.srq {
-            None => self.receive.ready(),
+        match self.queues.srq {
+            None => self.queues.receive.ready(),
             Some(srq) => shared.srqs.ready(srq.place),
         }
     }
@@ -159,16 +272,16 @@ impl QueuePair {
     /// Takes the next receive work request; `None` if none is posted.
     #[inline]
     pub(crate) fn take_receive(&mut self, shared: &mut Shared) -> Option<Receive> {
-        match self.srq {
-            None => self.receive.take(),
-            Some(srq) => shared.take_shared(srq.place, &self.receive),
+        match self.queues.srq {
+            None => self.queues.receive.take(),
+            Some(srq) => shared.take_shared(srq.place, &self.queues.receive),
         }
     }
 
     /// Returns the protection domain of the keys in receive work requests.
     #[inline]
     pub(crate) fn receive_pd(&self) -> Pd {
-        self.srq.map_or(self.pd, |srq| srq.pd)
+        self.queues.srq.map_or(self.id.pd, |srq| srq.pd)
     }
 
     /// Returns true if requests may be sent in this state.
@@ -188,11 +301,11 @@ impl QueuePair {
         match wqe.opcode() {
             WqeOpcode::LOCAL_INV => {
                 let key = Key::new(wqe.imm as u32);
-                mem.invalidate(self.pd, self.owner, key).map_err(|_| Status::MwBind)
+                mem.invalidate(self.id.pd, self.id.owner, key).map_err(|_| Status::MwBind)
             }
             WqeOpcode::BIND_MW => {
                 let binding = wqe.binding().ok_or(Status::MwBind)?;
-                mem.bind(self.pd, self.owner, &binding).map_err(|_| Status::MwBind)
+                mem.bind(self.id.pd, self.id.owner, &binding).map_err(|_| Status::MwBind)
             }
             _ => Ok(()),
         }
@@ -220,7 +333,8 @@ impl QueuePair {
 
     #[inline]
     pub(crate) fn context(&self, wqe: &Wqe, list: List, index: u64, slots: u64) -> WqeContext {
-        let header = if self.signal_all { wqe.header | u64::from(flag::SIGNALED) << 8 } else { wqe.header };
+        let header =
+            if self.queues.signal_all { wqe.header | u64::from(flag::SIGNALED) << 8 } else { wqe.header };
         let end = index + slots;
         let srq = wqe.srq();
         WqeContext {
@@ -291,7 +405,7 @@ impl QueuePair {
             return None;
         }
         let rest = (1..elements)
-            .map(|number| crate::receive_queue::element(self.send.ring(), index, number))
+            .map(|number| crate::receive_queue::element(self.queues.send.ring(), index, number))
             .map(|sge| u64::from(sge.len));
         Some(((wqe.len & u64::from(u32::MAX)) + rest.sum::<u64>(), List::Many(elements as u8)))
     }
@@ -327,25 +441,25 @@ impl QueuePair {
             }
             // Slots are freed before the completion is visible, because a program that polls the completion
             // may post at once.
-            self.send.free(retired.context.end);
+            self.queues.send.free(retired.context.end);
             freed = None;
             if !self.complete_send(&retired, shared) {
                 return true;
             }
             if !fine {
                 shared.counters.req_cqe_error += 1;
-                self.fail(AsyncEvent::QpFatal(self.number), shared);
+                self.fail(AsyncEvent::QpFatal(self.id.number), shared);
                 return true;
             }
         }
         if let Some(end) = freed {
-            self.send.free(end);
+            self.queues.send.free(end);
         }
         if any
             && let Some(strom) = &mut self.offloads.strom
             && let Some(requester) = R::of(&mut self.machine)
         {
-            strom.answers_left(requester.numbers().0, &mut shared.kernels, self.number);
+            strom.answers_left(requester.numbers().0, &mut shared.kernels, self.id.number);
         }
         if self.state == State::Sqd {
             self.drain(shared);
@@ -356,10 +470,10 @@ impl QueuePair {
     /// In SQD, raises the event `SqDrained` once when no message is in flight.
     pub(crate) fn drain(&mut self, shared: &mut Shared) {
         let idle = self.machine.outstanding() == 0;
-        if idle && !self.is_sending() && !self.drained {
-            self.drained = true;
+        if idle && !self.is_sending() && !self.raised.drained {
+            self.raised.drained = true;
             if self.attributes.given.sqd_event != Some(false) {
-                shared.event(AsyncEvent::SqDrained(self.number));
+                shared.event(AsyncEvent::SqDrained(self.id.number));
             }
         }
     }
@@ -388,20 +502,20 @@ impl QueuePair {
             byte_len: if fetched { retired.len } else { 0 },
             imm: None,
             invalidated: None,
-            qp_num: self.number.get(),
+            qp_num: self.id.number.get(),
             src_qp: 0,
             grh: None,
             outcome: retired.verdict,
         };
         let cqe = Cqe { completion, solicited: false, wqe_index: retired.context.end, timestamp: 0 };
-        self.write(self.send_cq, &cqe, shared)
+        self.write(self.queues.send_cq, &cqe, shared)
     }
 
     #[inline]
     pub(crate) fn write(&mut self, cq: u32, cqe: &Cqe, shared: &mut Shared) -> bool {
         match shared.write(cq, cqe) {
             Written::Overrun if self.state != State::Err => {
-                self.fail(AsyncEvent::QpFatal(self.number), shared);
+                self.fail(AsyncEvent::QpFatal(self.id.number), shared);
                 false
             }
             Written::Overrun => false,
@@ -417,9 +531,9 @@ impl QueuePair {
         solicited: bool,
         shared: &mut Shared,
     ) {
-        self.receive.free(receive);
+        self.queues.receive.free(receive);
         let cqe = Cqe { completion, solicited, wqe_index: receive.index, timestamp: 0 };
-        self.write(self.receive_cq, &cqe, shared);
+        self.write(self.queues.receive_cq, &cqe, shared);
     }
 
     /// Enters the error state and flushes all posted work requests in order (IBTA vol. 1 §10.3.1.7).
@@ -437,10 +551,10 @@ impl QueuePair {
             return;
         }
         self.state = State::Err;
-        self.offloads.end(self.number, shared);
+        self.offloads.end(self.id.number, shared);
         self.flush(shared);
-        if self.srq.is_some() && self.service != Service::XrcTarget {
-            shared.event(AsyncEvent::LastWqe(self.number));
+        if self.queues.srq.is_some() && self.id.service != Service::XrcTarget {
+            shared.event(AsyncEvent::LastWqe(self.id.number));
         }
     }
 
@@ -448,13 +562,13 @@ impl QueuePair {
     /// each post in that state.
     pub(crate) fn flush(&mut self, shared: &mut Shared) {
         self.flush_send_queue(shared);
-        self.receive.mark_error();
+        self.queues.receive.mark_error();
         while let Some(receive) = self.begun_receive() {
             self.flush_receive(&receive, shared);
         }
         // At most one round of the ring: recycled receive queues have no end.
-        for _ in 0..self.receive.capacity() {
-            let Some(receive) = self.receive.take() else { break };
+        for _ in 0..self.queues.receive.capacity() {
+            let Some(receive) = self.queues.receive.take() else { break };
             self.flush_receive(&receive, shared);
         }
     }
@@ -464,15 +578,15 @@ impl QueuePair {
         while let Some(retired) = self.machine.flush() {
             self.flush_send(&retired, shared);
         }
-        self.send.release_all();
-        self.send.doorbell();
+        self.queues.send.release_all();
+        self.queues.send.doorbell();
         loop {
-            let (wqe, index, slots) = match self.send.next_outlined() {
+            let (wqe, index, slots) = match self.queues.send.next_outlined() {
                 Fetched::Empty => break,
                 Fetched::Work { wqe, index, slots } => (wqe, index, slots),
                 Fetched::Malformed { wqe, index } => (wqe, index, 1),
             };
-            self.send.take(slots);
+            self.queues.send.take(slots);
             let kind = self.decode_outlined(&wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
             let context = self.context(&wqe, List::One, index, slots);
             let status = Status::WrFlushed;
@@ -484,7 +598,7 @@ impl QueuePair {
     /// Returns the oldest receive work request that a message has taken and not completed.
     fn begun_receive(&mut self) -> Option<Receive> {
         let bound = self.machine.irn_mut().and_then(|irn| irn.bound.pop());
-        bound.or_else(|| self.current.take())
+        bound.or_else(|| self.queues.current.take())
     }
 
     fn flush_receive(&mut self, receive: &Receive, shared: &mut Shared) {
@@ -496,7 +610,7 @@ impl QueuePair {
     fn flush_send(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) {
         shared.counters.req_cqe_flush_error += 1;
         self.complete_outlined(retired, shared);
-        self.send.free(retired.context.end);
+        self.queues.send.free(retired.context.end);
     }
 
     /// Returns a completion for `receive` without message-specific fields.
@@ -508,7 +622,7 @@ impl QueuePair {
             byte_len: 0,
             imm: None,
             invalidated: None,
-            qp_num: self.number.get(),
+            qp_num: self.id.number.get(),
             src_qp: 0,
             grh: None,
             outcome: Verdict::Done,

@@ -208,4 +208,12 @@ impl Shared {
             self.control.release(last);
         }
     }
+
+    /// Asserts the invariants of what belongs to no queue pair, a part of it at a time.
+    pub(crate) fn check(&self) {
+        let event = self.counters.rcvd_pkts;
+        self.free_lists.check(event);
+        self.kernels.check(event);
+        assert!(self.wakes.len() <= self.cqs.len(), "a completion queue is woken once");
+    }
 }

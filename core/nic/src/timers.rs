@@ -14,6 +14,14 @@ pub(crate) struct Timers {
 const NOWHERE: u32 = u32::MAX;
 
 impl Timers {
+    /// Asserts that the queue pair at `index` is called by `deadline`, in debug builds only.
+    #[inline(always)]
+    pub(crate) fn checked(&self, index: u32, deadline: impl FnOnce() -> Instant) {
+        if cfg!(debug_assertions) {
+            self.check(index, deadline());
+        }
+    }
+
     /// Creates timers for queue pairs `0..capacity`.
     pub(crate) fn new(capacity: usize) -> Self {
         Timers { heap: Vec::with_capacity(capacity), place: vec![NOWHERE; capacity] }

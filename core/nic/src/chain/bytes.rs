@@ -28,7 +28,7 @@ pub(super) fn write_here(
     if context.list == List::Inline {
         let mut bytes = [0; MAX_INLINE];
         let bytes = &mut bytes[..len as usize];
-        gather::gather_outlined(mem, qp.pd, qp.send.ring(), context, 0, bytes);
+        gather::gather_outlined(mem, qp.id().pd, qp.queues().send.ring(), context, 0, bytes);
         return if target.write(bytes) == bytes.len() { Ok(len) } else { Err(Status::RemoteAccess) };
     }
     with_elements(qp, mem, context, len, Access::NONE, |offset, element| {
@@ -61,7 +61,8 @@ fn remote_span<'p>(
     len: u32,
     right: Access,
 ) -> Result<Span<'p>, Status> {
-    mem.check_for(qp.pd, qp.owner, Key::new(rkey), va, len as usize, right).map_err(|_| Status::RemoteAccess)
+    mem.check_for(qp.id().pd, qp.id().owner, Key::new(rkey), va, len as usize, right)
+        .map_err(|_| Status::RemoteAccess)
 }
 
 /// Calls `each(offset in the message, element)` for each element, after all elements were checked. If `each`
@@ -75,13 +76,14 @@ fn with_elements(
     mut each: impl FnMut(usize, &Span<'_>) -> bool,
 ) -> Result<u32, Status> {
     if let List::One = context.list {
-        let span = mem.check(qp.pd, context.lkey, context.local, len as usize, right);
+        let span = mem.check(qp.id().pd, context.lkey, context.local, len as usize, right);
         let fine = each(0, &span.map_err(|_| Status::LocalProtection)?);
         return if fine { Ok(len) } else { Err(Status::LocalProtection) };
     }
-    let elements = || gather::elements(qp.send.ring(), context);
+    let elements = || gather::elements(qp.queues().send.ring(), context);
     let span = |sge: crate::request::Sge| {
-        mem.check(qp.pd, sge.lkey, sge.addr, sge.len as usize, right).map_err(|_| Status::LocalProtection)
+        mem.check(qp.id().pd, sge.lkey, sge.addr, sge.len as usize, right)
+            .map_err(|_| Status::LocalProtection)
     };
     elements().try_for_each(|sge| span(sge).map(|_| ()))?;
     let mut offset = 0;
@@ -117,7 +119,7 @@ pub(super) fn calculate(
 
 /// Writes the old value of an atomic to the local element.
 pub(super) fn bring_back(qp: &QueuePair, mem: Mem<'_>, wqe: &Wqe, old: u64) -> Result<u32, Status> {
-    let target = mem.check(qp.pd, wqe.lkey(), wqe.local, 8, Access::LOCAL_WRITE);
+    let target = mem.check(qp.id().pd, wqe.lkey(), wqe.local, 8, Access::LOCAL_WRITE);
     let fine = target.is_ok_and(|target| target.write(&old.to_ne_bytes()) == 8);
     if fine { Ok(8) } else { Err(Status::LocalProtection) }
 }
@@ -129,18 +131,18 @@ pub(super) fn send_here(
     notice: Notice,
     shared: &mut Shared,
 ) -> Result<u32, Status> {
-    let receive = qp.receive.take().ok_or(Status::RnrRetryExceeded)?;
+    let receive = qp.view().queues.receive.take().ok_or(Status::RnrRetryExceeded)?;
     let mut bytes = [0; PIECE];
     let mut offset = 0;
     let mut delivered = Ok(());
     while offset < notice.len && delivered.is_ok() {
         let piece = &mut bytes[..PIECE.min((notice.len - offset) as usize)];
-        if !gather::gather_outlined(mem, qp.pd, qp.send.ring(), context, offset, piece) {
+        if !gather::gather_outlined(mem, qp.id().pd, qp.queues().send.ring(), context, offset, piece) {
             // The SEND fails, and the receive work request that it took is flushed.
-            qp.current = Some(receive);
+            qp.view().queues.current = Some(receive);
             return Err(Status::LocalProtection);
         }
-        delivered = gather::deliver_outlined(mem, qp.pd, &qp.receive, &receive, offset, piece);
+        delivered = gather::deliver_outlined(mem, qp.id().pd, &qp.queues().receive, &receive, offset, piece);
         offset += piece.len() as u32;
     }
     if let Err(too_long) = delivered {

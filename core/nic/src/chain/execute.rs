@@ -36,37 +36,37 @@ pub(crate) fn transmit_to_itself(
     let mut bytes = 0;
     let mut freed = None;
     let turn = loop {
-        if qp.state != State::Rts {
+        if qp.state() != State::Rts {
             break TurnEnd::Done;
         }
         if done == shared.chain_turn || bytes >= TURN_BYTES {
             break TurnEnd::More;
         }
-        let (wqe, index, slots) = match qp.send.next() {
+        let (wqe, index, slots) = match qp.view().queues.send.next() {
             Fetched::Empty => break TurnEnd::Done,
             Fetched::Malformed { wqe, index } => {
-                qp.send.take(1);
+                qp.view().queues.send.take(1);
                 complete_work(qp, &wqe, index, 1, Err(Status::LocalQpOperation), shared);
                 break TurnEnd::Done;
             }
             Fetched::Work { wqe, index, slots } => (wqe, index, slots),
         };
         let result = match may_begin(qp, &wqe, shared) {
-            Start::Later if qp.waiting => break TurnEnd::Done,
+            Start::Later if qp.is_waiting() => break TurnEnd::Done,
             Start::Later => break TurnEnd::More,
             Start::Never(status) => Err(status),
             Start::Now => execute_whole(qp, mem, &wqe, index, shared),
         };
-        qp.send.take(slots);
+        qp.view().queues.send.take(slots);
         done += 1;
         shared.counters.wqes_executed += 1;
         bytes += result.unwrap_or(0) as usize;
         freed = complete_work(qp, &wqe, index, slots, result, shared);
     };
     if let Some(end) = freed {
-        qp.send.free(end);
+        qp.queues().send.free(end);
     }
-    if let Some(congestion) = &mut qp.congestion {
+    if let Some(congestion) = qp.view().congestion {
         congestion.sent(now, bytes + done * SLOT);
     }
     used.packets += done.div_ceil(A_PACKET);
@@ -92,7 +92,7 @@ fn complete_work(
     if result.is_ok() && wqe.flags() & flag::SIGNALED == 0 {
         return Some(index + slots);
     }
-    qp.send.free(index + slots);
+    qp.queues().send.free(index + slots);
     let kind = qp.decode_outlined(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
     let context = qp.context(wqe, List::One, index, slots);
     let len = result.unwrap_or(0);
@@ -100,7 +100,7 @@ fn complete_work(
     let fine = qp.complete_outlined(&Retired { context, len, kind, status, verdict: Verdict::Done }, shared);
     if fine && status != Status::Success {
         shared.counters.req_cqe_error += 1;
-        qp.fail(AsyncEvent::QpFatal(qp.number), shared);
+        qp.fail(AsyncEvent::QpFatal(qp.id().number), shared);
     }
     None
 }
@@ -132,10 +132,10 @@ fn execute_whole(
             outcome => Err(failure_status(outcome)),
         },
         Kind::WriteImm { va, rkey, .. } => {
-            let receive = qp.receive.take().ok_or(Status::RnrRetryExceeded)?;
+            let receive = qp.view().queues.receive.take().ok_or(Status::RnrRetryExceeded)?;
             let written = write_here(qp, mem, va, rkey, &context, len);
             if written.is_err() {
-                qp.current = Some(receive);
+                qp.view().queues.current = Some(receive);
                 return written;
             }
             notify(qp, mem, &receive, &notice(wqe, &kind, len), shared).map(|()| len)

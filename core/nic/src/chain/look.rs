@@ -32,14 +32,14 @@ impl Nic {
     /// Returns the state of a send queue; `None` if there is no such queue pair.
     pub fn send_queue_facts(&self, qp: Qpn) -> Option<SendQueueFacts> {
         let qp = self.look(qp)?;
-        let (taken, fetched, limit) = qp.send.counts();
-        Some(SendQueueFacts { taken, fetched, limit, waiting: qp.waiting, state: qp.state })
+        let (taken, fetched, limit) = qp.queues().send.counts();
+        Some(SendQueueFacts { taken, fetched, limit, waiting: qp.is_waiting(), state: qp.state() })
     }
 
     /// Returns the NIC's copy of a fetched slot; `None` if the slot was not fetched or a later slot has
     /// replaced it.
     pub fn fetched_slot(&self, qp: Qpn, index: u64) -> Option<[u8; SLOT]> {
-        self.look(qp)?.send.copy(index)
+        self.look(qp)?.queues().send.copy(index)
     }
 
     fn look(&self, qp: Qpn) -> Option<&QueuePair> {

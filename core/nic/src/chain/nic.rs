@@ -1,12 +1,10 @@
 //! Creation of loopback queue pairs, and processing of executed WAITs and ENABLEs.
 
-use remora_transport::Parameters;
-use remora_transport::state::{Service, State};
+use remora_transport::state::Service;
 use remora_wire::Qpn;
 
 use super::LoopbackInit;
 use crate::config::{NicError, QueuePairInit, Receives};
-use crate::machine::Machine;
 use crate::nic::Nic;
 use crate::queue_pair::QueuePair;
 
@@ -26,9 +24,7 @@ impl Nic {
             fetching,
         })?;
         if let Some(qp) = self.index(number).and_then(|index| self.qps[index as usize].as_mut()) {
-            qp.attributes.parameters = Parameters { max_rd_atomic: 1, ..Parameters::default() };
-            qp.machine = Machine::Loopback;
-            qp.state = State::Rts;
+            qp.loop_back();
         }
         Ok(number)
     }
@@ -43,7 +39,7 @@ impl Nic {
         }
         while let Some(index) = self.shared.control.released.pop_front() {
             if let Some(qp) = &mut self.qps[index as usize] {
-                qp.waiting = false;
+                qp.set_waiting(false);
                 self.attend(index);
             }
         }
@@ -52,7 +48,7 @@ impl Nic {
     /// Removes a queue pair that is being destroyed from the list of waiting queue pairs.
     pub(crate) fn forget_waiting(&mut self, qp: &QueuePair, index: u32) {
         self.shared.control.set_enabled(index, None);
-        if qp.waiting {
+        if qp.is_waiting() {
             self.shared.release_all_waiting();
             self.pass_on();
         }

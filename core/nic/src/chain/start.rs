@@ -26,8 +26,8 @@ fn start_wait(qp: &mut QueuePair, wqe: &Wqe, shared: &mut Shared) -> Start {
     let Some(cq) = u32::try_from(wqe.remote).ok() else {
         return Start::Never(Status::LocalQpOperation);
     };
-    let index = shared.place(qp.number);
-    let may_wait = shared.may_wait_for(cq, qp.pd);
+    let index = shared.place(qp.id().number);
+    let may_wait = shared.may_wait_for(cq, qp.id().pd);
     let Some(queue) = shared.completion_queue(cq) else { return Start::Never(Status::LocalQpOperation) };
     if !may_wait {
         return Start::Never(Status::LocalProtection);
@@ -35,8 +35,7 @@ fn start_wait(qp: &mut QueuePair, wqe: &Wqe, shared: &mut Shared) -> Start {
     if queue.written() >= wqe.swap_add {
         return Start::Now;
     }
-    if !qp.waiting {
-        qp.waiting = true;
+    if !qp.set_waiting(true) {
         let before = queue.wait(index, wqe.swap_add);
         shared.control.before[index as usize] = before;
     }
@@ -47,13 +46,13 @@ fn start_enable(qp: &mut QueuePair, wqe: &Wqe, shared: &mut Shared) -> Start {
     let Some(number) = u32::try_from(wqe.remote).ok().filter(|number| number >> 24 == 0).map(Qpn::new) else {
         return Start::Never(Status::LocalQpOperation);
     };
-    if number == qp.number {
-        let may = qp.send.enable(wqe.swap_add);
+    if number == qp.id().number {
+        let may = qp.view().queues.send.enable(wqe.swap_add);
         return if may { Start::Now } else { Start::Never(Status::LocalQpOperation) };
     }
     let known = shared.control.enabled[shared.place(number) as usize];
     match known {
-        Some((there, pd)) if there == number && pd == qp.pd => {}
+        Some((there, pd)) if there == number && pd == qp.id().pd => {}
         Some((there, _)) if there == number => return Start::Never(Status::LocalProtection),
         _ => return Start::Never(Status::LocalQpOperation),
     }

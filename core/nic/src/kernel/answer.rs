@@ -40,19 +40,19 @@ impl Kernels {
 
 impl AnswerSender for QueuePair {
     fn qpn(&self) -> Qpn {
-        self.number
+        self.id().number
     }
 
     fn send_message(&mut self, message: &Message, source: Option<Source>) -> bool {
-        if self.state != State::Rts {
+        if self.state() != State::Rts {
             return wait_for_requester(self);
         }
-        let number = match self.machine.is_rc() {
+        let number = match self.machine().is_rc() {
             true => submit_answer::<GoBackN>(self, message, source),
             false => submit_answer::<Irn>(self, message, source),
         };
         let Some(number) = number else { return wait_for_requester(self) };
-        if let (Some(strom), Some(source)) = (&mut self.offloads.strom, source) {
+        if let (Some(strom), Some(source)) = (&mut self.view().offloads.strom, source) {
             strom.sent.push_back(Sent { number, block: source.block });
         }
         true
@@ -60,7 +60,7 @@ impl AnswerSender for QueuePair {
 }
 
 fn wait_for_requester(qp: &mut QueuePair) -> bool {
-    if let Some(strom) = &mut qp.offloads.strom {
+    if let Some(strom) = &mut qp.view().offloads.strom {
         strom.waited_for = true;
     }
     false
@@ -74,7 +74,7 @@ fn submit_answer<R: ReliableRequester>(
 ) -> Option<u64> {
     // All work requests taken earlier have been submitted and complete before this message. So its completion
     // frees no slot that the program still uses.
-    let (taken, ..) = qp.send.counts();
+    let (taken, ..) = qp.queues().send.counts();
     // This flag requests an immediate acknowledgement; an answer never has a completion.
     let flags = if source.is_some_and(|source| source.scarce) { flag::SIGNALED } else { 0 };
     let (local, lkey, list) = source.map_or((0, Key::new(0), List::One), |source| source.block.named());
@@ -95,7 +95,7 @@ fn submit_answer<R: ReliableRequester>(
         Some(ending) => Kind::WriteImm { va, rkey, imm: ending.emit() },
         None => Kind::Write { va, rkey },
     };
-    let requester = R::of(&mut qp.machine).filter(|requester| requester.has_capacity())?;
+    let requester = R::of(qp.view().machine).filter(|requester| requester.has_capacity())?;
     let (_, number) = requester.numbers();
     requester.submit(Request { kind, len: message.len, fence: false, solicited: true, context });
     Some(number)

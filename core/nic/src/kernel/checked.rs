@@ -14,13 +14,13 @@ use crate::shared::Shared;
 /// Returns the kernel that checks the peer's READs.
 #[inline(always)]
 pub(crate) fn checker(qp: &QueuePair) -> Option<KernelId> {
-    qp.offloads.strom.as_ref()?.checker
+    qp.offloads().strom.as_ref()?.checker
 }
 
 /// Returns true while a READ waits for its next reading.
 #[inline(always)]
 pub(crate) fn waits_for_bytes(qp: &QueuePair, now: Instant) -> bool {
-    let recheck = qp.offloads.strom.as_ref().and_then(|strom| strom.recheck);
+    let recheck = qp.offloads().strom.as_ref().and_then(|strom| strom.recheck);
     recheck.and_then(|recheck| recheck.again).is_some_and(|again| again > now)
 }
 
@@ -34,9 +34,9 @@ pub(crate) fn check_reply(
     shared: &mut Shared,
 ) -> CheckResult {
     let ReplyKind::Memory { key, va, len: len @ 1.. } = *reply else { return CheckResult::NotChecked };
-    let pd = qp.pd;
-    let owner = qp.owner;
-    let Some(strom) = &mut qp.offloads.strom else { return CheckResult::NotChecked };
+    let pd = qp.id().pd;
+    let owner = qp.id().owner;
+    let Some(strom) = &mut qp.view().offloads.strom else { return CheckResult::NotChecked };
     let Some(checker) = strom.checker else { return CheckResult::NotChecked };
     let checked = shared.kernels.check_bytes(checker, mem, pd, owner, key, va, len);
     let since = strom.recheck.map_or(now, |recheck| recheck.since);
@@ -55,7 +55,7 @@ pub(crate) fn execute_checked(
     len: u32,
     shared: &mut Shared,
 ) -> Outcome {
-    if len > qp.attributes.parameters.mtu {
+    if len > qp.parameters().mtu {
         return Outcome::Nak(NakCode::INVALID_REQUEST);
     }
     qp.execute_outlined(mem, action, &[], shared)

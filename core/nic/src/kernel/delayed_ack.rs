@@ -34,13 +34,13 @@ impl WqeContext {
 /// Clears the acknowledgement request of a packet that needs none.
 #[inline]
 pub(crate) fn maybe_delay_ack(qp: &QueuePair, plan: &mut Plan) {
-    let agreed = qp.offloads.strom.as_ref().is_some_and(|strom| strom.agreed);
-    let patient = agreed && qp.attributes.parameters.timeout_ns >= SHORTEST_TIMEOUT_NS;
-    let Some(Connection { requester, .. }) = qp.machine.rc().filter(|_| patient) else { return };
-    let ring = qp.send.ring();
+    let agreed = qp.offloads().strom.as_ref().is_some_and(|strom| strom.agreed);
+    let patient = agreed && qp.parameters().timeout_ns >= SHORTEST_TIMEOUT_NS;
+    let Some(Connection { requester, .. }) = qp.machine().rc().filter(|_| patient) else { return };
+    let ring = qp.queues().send.ring();
     // An acknowledgement frees slots, so it is not delayed while more than half of the slots are in use.
     let free = |context: &WqeContext| context.end.wrapping_sub(ring.word(Word::Consumed)) <= ring.slots() / 2;
-    let has_slots = |context: &WqeContext| qp.send.is_recycled() || free(context);
+    let has_slots = |context: &WqeContext| qp.queues().send.is_recycled() || free(context);
     let may = requester.context(plan).is_some_and(|context| context.may_delay_ack() && has_slots(context));
     if may && requester.may_delay_ack(plan) {
         plan.ack_req = false;
@@ -51,9 +51,9 @@ pub(crate) fn maybe_delay_ack(qp: &QueuePair, plan: &mut Plan) {
 /// needs the acknowledgement. The peer sends none then, until the requester asks for it.
 #[inline(always)]
 pub(crate) fn delay_plain_ack(qp: &QueuePair, plan: &mut Plan) {
-    let Some(Connection { requester, .. }) = qp.machine.rc() else { return };
-    if requester.context(plan).is_some_and(|context| context.needs_no_ack(qp.send.ring()))
-        && qp.attributes.parameters.timeout_ns >= SHORTEST_TIMEOUT_NS
+    let Some(Connection { requester, .. }) = qp.machine().rc() else { return };
+    if requester.context(plan).is_some_and(|context| context.needs_no_ack(qp.queues().send.ring()))
+        && qp.parameters().timeout_ns >= SHORTEST_TIMEOUT_NS
     {
         requester.delay_ack(plan);
     }
@@ -81,19 +81,20 @@ pub(crate) fn execute_strom(
 
 /// Starts the timer of the delayed ACK if the executed packet requested no ACK.
 pub(super) fn conclude_delaying_ack(qp: &mut QueuePair, now: Instant, outcome: Outcome, shared: &mut Shared) {
-    let Some(Connection { responder, .. }) = qp.machine.rc_mut() else { return };
+    let Some(Connection { responder, .. }) = qp.view().machine.rc_mut() else { return };
     responder.conclude(outcome, &mut shared.counters);
     if responder.has_reply() {
         return;
     }
-    if let Some(strom) = qp.offloads.strom.as_mut().filter(|strom| strom.delayed_ack == Instant::NEVER) {
+    if let Some(strom) = qp.view().offloads.strom.as_mut().filter(|strom| strom.delayed_ack == Instant::NEVER)
+    {
         strom.delayed_ack = now.after(DELAYED_ACK_NS);
     }
 }
 
 /// Stops the timer of the delayed ACK, because all responses were sent.
 pub(crate) fn clear_delayed_ack(qp: &mut QueuePair) {
-    if let Some(strom) = &mut qp.offloads.strom {
+    if let Some(strom) = &mut qp.view().offloads.strom {
         strom.delayed_ack = Instant::NEVER;
     }
 }

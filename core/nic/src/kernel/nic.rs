@@ -87,13 +87,13 @@ impl Nic {
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
         let tap = match kernel {
             None => None,
-            Some(number) => Some(self.shared.kernels.id_of(qp.pd, number)?),
+            Some(number) => Some(self.shared.kernels.id_of(qp.id().pd, number)?),
         };
-        if !qp.machine.is_rc() && !qp.machine.is_irn() {
+        if !qp.machine().is_rc() && !qp.machine().is_irn() {
             return Err(NicError::NotThisService);
         }
-        let slots = qp.send.ring().slots();
-        qp.offloads.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0))).tap = tap;
+        let slots = qp.queues().send.ring().slots();
+        qp.view().offloads.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0))).tap = tap;
         Ok(())
     }
 
@@ -110,11 +110,11 @@ impl Nic {
         }
         let index = self.index(qp).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
-        if qp.offloads.strom.is_none() {
+        if qp.offloads().strom.is_none() {
             return Err(NicError::NotThisService);
         }
         let shared = &mut self.shared;
-        shared.kernels.serves(qp.pd, invocation.opcode, u32::MAX).ok_or(NicError::Unknown)?;
+        shared.kernels.serves(qp.id().pd, invocation.opcode, u32::MAX).ok_or(NicError::Unknown)?;
         let ends = [invocation.first, len == invocation.left];
         let part = Part::new(invocation.opcode, invocation.tag, invocation.left, invocation.params, ends);
         let outcome = hand_over(qp, mem, &part, &invocation.bytes, shared);
@@ -129,15 +129,15 @@ impl Nic {
         let kernels = &mut self.shared.kernels;
         let checker = match kernel {
             None => None,
-            Some(number) => Some(kernels.id_of(qp.pd, number)?),
+            Some(number) => Some(kernels.id_of(qp.id().pd, number)?),
         };
-        let reliable = qp.service == Service::Rc && (qp.machine.is_rc() || qp.machine.is_irn());
+        let reliable = qp.id().service == Service::Rc && (qp.machine().is_rc() || qp.machine().is_irn());
         if !reliable || qp.has_prism() || checker.is_some_and(|checker| kernels.checker_of(checker).is_none())
         {
             return Err(NicError::NotThisService);
         }
-        let slots = qp.send.ring().slots();
-        let strom = qp.offloads.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0)));
+        let slots = qp.queues().send.ring().slots();
+        let strom = qp.view().offloads.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0)));
         // Replacing the checker resets the retry deadline.
         (strom.checker, strom.recheck) = (checker, None);
         Ok(())

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::base::Piece;
 use super::{LOOKED_AT, Look};
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{QueuePair, View};
 use crate::shared::Shared;
 
 /// A message, or a piece of one, from the program to a kernel of its own NIC.
@@ -33,7 +33,7 @@ pub struct Invocation {
 /// Returns true if a kernel observes incoming WRITEs.
 #[inline(always)]
 pub(crate) fn is_tapped(qp: &QueuePair) -> bool {
-    qp.offloads.strom.as_ref().is_some_and(|strom| strom.tap.is_some())
+    qp.offloads().strom.as_ref().is_some_and(|strom| strom.tap.is_some())
 }
 
 /// Executes a request and passes the written data to a kernel. If the kernel has no capacity, the requester
@@ -67,7 +67,7 @@ pub(crate) fn place_tapped(
     shared: &mut Shared,
 ) -> Outcome {
     let whole = (extent as usize).max(payload.len());
-    let span = mem.check_for(qp.pd, qp.owner, Key::new(key), va, whole, Access::REMOTE_WRITE);
+    let span = mem.check_for(qp.id().pd, qp.id().owner, Key::new(key), va, whole, Access::REMOTE_WRITE);
     if let Ok(span) = span
         && let Some(look) = write_viewer(qp, shared)
     {
@@ -85,12 +85,13 @@ pub(crate) fn place_tapped(
 
 /// Returns the kernel's observer of WRITEs, if it has one and no earlier input waits.
 fn write_viewer<'k>(qp: &mut QueuePair, shared: &'k mut Shared) -> Option<&'k mut dyn Look> {
-    let strom = qp.offloads.strom.as_mut()?;
+    let View { id, offloads, .. } = qp.view();
+    let strom = offloads.strom.as_mut()?;
     let tap = strom.tap?;
     if !shared.kernels.is_there(tap) {
         return None;
     }
-    let lane_ref = shared.kernels.find_lane_for(tap.place, qp.number, strom.lane)?;
+    let lane_ref = shared.kernels.find_lane_for(tap.place, id.number, strom.lane)?;
     strom.lane = lane_ref.id;
     lane_ref.looks()
 }
@@ -104,11 +105,12 @@ pub(crate) fn place_and_show(
     shared: &mut Shared,
     place: impl FnOnce(&mut QueuePair, &mut Shared) -> Outcome,
 ) -> Outcome {
-    let Some(strom) = &mut qp.offloads.strom else { return place(qp, shared) };
+    let View { id, offloads, .. } = qp.view();
+    let Some(strom) = &mut offloads.strom else { return place(qp, shared) };
     let tap = strom.tap.filter(|tap| shared.kernels.is_there(*tap));
     let Some(tap) = tap else { return place(qp, shared) };
     let Some(lane) =
-        shared.kernels.find_lane_for(tap.place, qp.number, strom.lane).map(|lane_ref| lane_ref.id)
+        shared.kernels.find_lane_for(tap.place, id.number, strom.lane).map(|lane_ref| lane_ref.id)
     else {
         shared.counters.kernels_busy += 1;
         return Outcome::NotReady;
@@ -117,7 +119,7 @@ pub(crate) fn place_and_show(
     let outcome = place(qp, shared);
     // The notification may have overrun its completion queue and ended the queue pair.
     if outcome == Outcome::Done
-        && qp.offloads.strom.is_some()
+        && qp.offloads().strom.is_some()
         && let Some(lane_ref) = shared.kernels.lane_ref(lane)
     {
         let part = Part::new(0, 0, payload.len() as u32, false, [true; 2]);

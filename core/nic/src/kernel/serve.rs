@@ -11,12 +11,12 @@ use super::lane::AnswerSender;
 use super::streams::Message;
 use super::{Place, Strom};
 use crate::machine::Machine;
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{QueuePair, View};
 use crate::shared::Shared;
 
 /// Enables StRoM on a queue pair at the transition to RTR.
 pub(crate) fn enable_strom(qp: &mut QueuePair) {
-    let early = match &mut qp.machine {
+    let early = match qp.view().machine {
         Machine::Rc(connection) => {
             connection.responder.enable_strom();
             0
@@ -24,9 +24,9 @@ pub(crate) fn enable_strom(qp: &mut QueuePair) {
         Machine::Irn(irn) => irn.responder.enable_strom(),
         _ => return,
     };
-    let mtu = qp.attributes.parameters.mtu;
-    let strom = Strom::new(qp.send.ring().slots(), early, mtu);
-    qp.offloads.strom = Some(Box::new(Strom { agreed: true, ..strom }));
+    let mtu = qp.parameters().mtu;
+    let strom = Strom::new(qp.queues().send.ring().slots(), early, mtu);
+    qp.view().offloads.strom = Some(Box::new(Strom { agreed: true, ..strom }));
 }
 
 /// Processes a packet for a kernel on a go-back-N connection.
@@ -64,10 +64,11 @@ fn hand_over_now(
     payload: &[u8],
     shared: &mut Shared,
 ) -> Outcome {
-    let Some(strom) = &mut qp.offloads.strom else { return Outcome::Done };
+    let View { id, offloads, .. } = qp.view();
+    let Some(strom) = &mut offloads.strom else { return Outcome::Done };
     let hint = strom.lane;
     if part.first() {
-        strom.serving = shared.kernels.serves(qp.pd, part.opcode, hint.place);
+        strom.serving = shared.kernels.serves(id.pd, part.opcode, hint.place);
     }
     let place = match strom.serving {
         None => return answer_no_kernel(qp, part, shared),
@@ -75,7 +76,7 @@ fn hand_over_now(
         // The kernel was removed in the middle of the message, which has ended with an error.
         Some(_) => return Outcome::Done,
     };
-    let Some(mut lane_ref) = shared.kernels.find_lane_for(place, qp.number, hint) else {
+    let Some(mut lane_ref) = shared.kernels.find_lane_for(place, id.number, hint) else {
         shared.counters.kernels_busy += 1;
         return Outcome::NotReady;
     };
@@ -103,7 +104,8 @@ fn answer_no_kernel(qp: &mut QueuePair, part: &Part, shared: &mut Shared) -> Out
 /// IRN only: stores a packet for a kernel that arrived ahead of order.
 #[inline(never)]
 pub(crate) fn keep_rpc(qp: &mut QueuePair, slot: u32, part: &Part, payload: &[u8]) -> Outcome {
-    let Some(early) = qp.offloads.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize)) else {
+    let Some(early) = qp.view().offloads.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize))
+    else {
         return Outcome::NotReady;
     };
     let Some(kept) = early.bytes.get_mut(..payload.len()) else { return Outcome::NotReady };
@@ -115,7 +117,8 @@ pub(crate) fn keep_rpc(qp: &mut QueuePair, slot: u32, part: &Part, payload: &[u8
 /// Passes a stored packet, now the next in order, to its kernel.
 #[inline(never)]
 pub(crate) fn hand_over_kept(qp: &mut QueuePair, mem: Mem<'_>, slot: u32, shared: &mut Shared) -> Outcome {
-    let Some(early) = qp.offloads.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize)) else {
+    let Some(early) = qp.view().offloads.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize))
+    else {
         return Outcome::Done;
     };
     let Some(part) = early.part else { return Outcome::Done };
@@ -123,11 +126,11 @@ pub(crate) fn hand_over_kept(qp: &mut QueuePair, mem: Mem<'_>, slot: u32, shared
     let len = usize::from(early.len);
     let outcome = hand_over(qp, mem, &part, &bytes[..len], shared);
     // The queue pair may have ended in the meantime.
-    if let Some(strom) = &mut qp.offloads.strom {
+    if let Some(strom) = &mut qp.view().offloads.strom {
         strom.early[slot as usize].bytes = bytes;
     }
-    if outcome == Outcome::NotReady && !shared.kernels.stalled.contains(&qp.number) {
-        shared.kernels.stalled.push_back(qp.number);
+    if outcome == Outcome::NotReady && !shared.kernels.stalled.contains(&qp.id().number) {
+        shared.kernels.stalled.push_back(qp.id().number);
     }
     outcome
 }

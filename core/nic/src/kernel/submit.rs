@@ -20,12 +20,12 @@ pub(crate) fn submit_strom<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, 
         0 => qp.list(wqe, index),
         _ => Some((wqe.length(), List::Inline)),
     };
-    let Some((len, list)) = payload.filter(|_| qp.offloads.strom.is_some() && tag <= TAG_MASK) else {
+    let Some((len, list)) = payload.filter(|_| qp.offloads().strom.is_some() && tag <= TAG_MASK) else {
         return qp.submit_failing::<R>(wqe, index, slots, Status::LocalQpOperation);
     };
     let params = wqe.opcode() == WqeOpcode::RPC;
     let fits = match params {
-        true => (HEAD_LEN as u64..=u64::from(qp.attributes.parameters.mtu)).contains(&len),
+        true => (HEAD_LEN as u64..=u64::from(qp.parameters().mtu)).contains(&len),
         false => len <= 1 << 31,
     };
     if !fits {
@@ -33,7 +33,7 @@ pub(crate) fn submit_strom<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, 
     }
     let kind = if params { Kind::Rpc { opcode, tag } } else { Kind::RpcWrite { opcode, tag } };
     let message = qp.message(wqe, kind, len, list, index, slots);
-    if let Some(requester) = R::of(&mut qp.machine) {
+    if let Some(requester) = R::of(qp.view().machine) {
         requester.submit(message);
     }
 }

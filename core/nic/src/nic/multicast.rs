@@ -14,7 +14,7 @@ impl Nic {
     /// Attaches a UD queue pair to a multicast group.
     pub(crate) fn attach_multicast(&mut self, number: Qpn, group: Address) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
-        let service = self.qps[index as usize].as_ref().map(|qp| qp.service);
+        let service = self.qps[index as usize].as_ref().map(|qp| qp.id().service);
         if service != Some(Service::Ud) {
             return Err(NicError::NotThisService);
         }

@@ -160,24 +160,16 @@ impl Nic {
             return Err(NicError::Busy);
         }
         let Some(mut qp) = self.qps[index as usize].take() else { return Err(NicError::Unknown) };
-        qp.offloads.end(number, &mut self.shared);
+        qp.view().offloads.end(number, &mut self.shared);
         self.forget_waiting(&qp, index);
-        qp.remove_completions(&mut self.shared);
-        for cq in [qp.send_cq, qp.receive_cq] {
-            self.shared.release_cq(cq, qp.pd);
-        }
-        match (qp.service, qp.srq) {
-            (Service::XrcTarget, _) => self.shared.xrc_domains.leave(qp.xrc_domain),
-            (_, Some(srq)) => self.shared.srqs.leave(srq.place),
-            _ => {}
-        }
-        if qp.queued {
+        qp.release(&mut self.shared);
+        if qp.is_queued() {
             self.line.retain(|queued| *queued != index);
         }
-        if qp.parked != 0 {
+        if qp.is_parked() {
             self.stopped.remove(index);
         }
-        self.scheduler.leave(qp.tenant, index);
+        self.scheduler.leave(qp.id().tenant, index);
         self.timers.remove(index);
         self.numbers.give_back(index);
         Ok(())
@@ -198,20 +190,20 @@ impl Nic {
         let qp = self.qps[index as usize].as_ref().ok_or(NicError::Unknown)?;
         Ok(QueuePairFacts {
             attributes: qp.query(),
-            rnr_waits: qp.machine.rnr_waits(),
-            backlog: qp.machine.backlog(),
-            tenant: qp.tenant,
+            rnr_waits: qp.machine().rnr_waits(),
+            backlog: qp.machine().backlog(),
+            tenant: qp.id().tenant,
         })
     }
 
     /// Returns the number of packets of a queue pair's submitted requests that have not been sent for the
     /// first time; `None` if there is no such queue pair.
     pub fn backlog(&self, number: Qpn) -> Option<u64> {
-        self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.machine.backlog())
+        self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.machine().backlog())
     }
 
     /// Returns the state of a queue pair; `None` if there is no such queue pair.
     pub fn qp_state(&self, number: Qpn) -> Option<State> {
-        self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.state)
+        self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.state())
     }
 }

@@ -28,7 +28,7 @@ use crate::context::WqeContext;
 use crate::emit::{Sent, emit_outlined};
 use crate::gather::{LocalMemory, fetch};
 use crate::machine::Connection;
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{QueuePair, View};
 use crate::shared::Shared;
 
 /// Maximum number of requests or responses in one bundle.
@@ -145,11 +145,11 @@ pub(crate) fn request_bundle(
     out: &mut impl Egress,
     shared: &mut Shared,
 ) -> NextRequest {
-    let pd = qp.pd;
-    let ring = qp.send.ring();
-    let mtu = qp.attributes.parameters.mtu as usize;
-    let Some(Connection { path, requester, .. }) = qp.machine.rc_mut() else { return NextRequest::Plain };
-    let local = LocalMemory { mem, pd, ring };
+    let mtu = qp.parameters().mtu as usize;
+    let View { id, queues, machine, congestion, .. } = qp.view();
+    let ring = queues.send.ring();
+    let Some(Connection { path, requester, .. }) = machine.rc_mut() else { return NextRequest::Plain };
+    let local = LocalMemory { mem, pd: id.pd, ring };
     let mut load = Load::new(mtu);
     let followers =
         requester.followers(now, MOST - 1, out.seals(path.address_path.peer), |message| load.takes(message));
@@ -192,7 +192,7 @@ pub(crate) fn request_bundle(
         Sent::Yes(_) => {
             requester.sent_together(now, count, counters);
             // The last request of the bundle asks for an acknowledgement.
-            if let Some(congestion) = &mut qp.congestion {
+            if let Some(congestion) = congestion {
                 congestion.ack_requested(now, requester.progress());
             }
         }
@@ -209,7 +209,7 @@ pub(crate) fn respond_bundle(
     out: &mut impl Egress,
     shared: &mut Shared,
 ) -> Option<Sent> {
-    let several = qp.machine.rc().is_some_and(|connection| connection.responder.has_values());
+    let several = qp.machine().rc().is_some_and(|connection| connection.responder.has_values());
     if several { respond_together(qp, mem, out, shared) } else { None }
 }
 
@@ -220,10 +220,10 @@ fn respond_together(
     out: &mut impl Egress,
     shared: &mut Shared,
 ) -> Option<Sent> {
-    let pd = qp.pd;
-    let owner = qp.owner;
-    let mtu = qp.attributes.parameters.mtu as usize;
-    let Connection { path, responder, .. } = qp.machine.rc_mut()?;
+    let pd = qp.id().pd;
+    let owner = qp.id().owner;
+    let mtu = qp.parameters().mtu as usize;
+    let Connection { path, responder, .. } = qp.view().machine.rc_mut()?;
     let mixed = out.seals(path.address_path.peer);
     let mut count = 0;
     let mut total = 0;

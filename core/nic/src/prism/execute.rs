@@ -15,7 +15,7 @@ use super::reach::Reach;
 use super::result::ResultSink;
 use super::{OperationInProgress, Prism, ResponderState};
 use crate::machine::{Connection, Machine};
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{QueuePair, View};
 use crate::shared::Shared;
 
 type Done = Result<(), NakCode>;
@@ -31,18 +31,17 @@ pub(crate) fn serve_prism(
     packet: &packet::View<'_>,
     shared: &mut Shared,
 ) {
-    let pd = qp.pd;
-    let owner = qp.owner;
-    let Some(prism) = &mut qp.offloads.prism else { return };
+    let View { id, machine, offloads, .. } = qp.view();
+    let Some(prism) = &mut offloads.prism else { return };
     let lists = &mut shared.free_lists;
-    let ((number, kept_from), msn) = match &qp.machine {
+    let ((number, kept_from), msn) = match machine {
         Machine::Rc(connection) => (connection.responder.fetches(), connection.responder.msn()),
         Machine::Irn(irn) => (irn.responder.fetches(), irn.responder.msn()),
         _ => return,
     };
     prism.begin(now, mem, kept_from, msn, lists);
     let Prism { scratch, state, .. } = &mut **prism;
-    let reach = Reach { mem, pd, owner, key: request.key, scratch: scratch.as_ref() };
+    let reach = Reach { mem, pd: id.pd, owner: id.owner, key: request.key, scratch: scratch.as_ref() };
     let behind = Addresses::split(packet.bth.opcode(), request.flags, packet.payload);
     let mut answer = None;
     let done = match behind {
@@ -59,7 +58,7 @@ pub(crate) fn serve_prism(
     }
     let done = done.map(|()| answer);
     let counters = &mut shared.counters;
-    prism.counted = match &mut qp.machine {
+    prism.counted = match machine {
         Machine::Rc(Connection { responder, .. }) => {
             responder.conclude_prism(done, counters);
             responder.msn()
@@ -77,9 +76,9 @@ pub(crate) fn serve_prism(
 #[inline(never)]
 pub(crate) fn place_in_scratch(qp: &mut QueuePair, mem: Mem<'_>, va: u64, payload: &[u8]) -> Outcome {
     let refused = Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR);
-    let pd = qp.pd;
-    let owner = qp.owner;
-    let Some(prism) = qp.offloads.prism.as_mut().filter(|_| is_scratch(va)) else { return refused };
+    let pd = qp.id().pd;
+    let owner = qp.id().owner;
+    let Some(prism) = qp.view().offloads.prism.as_mut().filter(|_| is_scratch(va)) else { return refused };
     let scratch = prism.lend_scratch(mem);
     let reach = Reach { mem, pd, owner, key: 0, scratch };
     match reach.span(va, payload.len(), Access::REMOTE_WRITE) {

@@ -22,7 +22,7 @@ use super::{Prism, ResponderState};
 use crate::context::WqeContext;
 use crate::gather::{self, LocalMemory};
 use crate::machine::Connection;
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{QueuePair, View};
 use crate::reliable::GoBackN;
 use crate::shared::Shared;
 
@@ -54,7 +54,7 @@ pub(crate) fn take_operation_list(
 ) {
     match packet.bth.opcode() {
         // IRN does not use operation lists.
-        _ if !qp.machine.is_rc() => shared.counters.malformed_pkts += 1,
+        _ if !qp.machine().is_rc() => shared.counters.malformed_pkts += 1,
         Opcode::OPERATION_LIST => serve_operation_list(qp, now, mem, packet, shared),
         _ => take_operation_list_answer(qp, now, mem, packet, shared),
     }
@@ -68,19 +68,16 @@ fn serve_operation_list(
     shared: &mut Shared,
 ) {
     qp.establish(shared);
-    let pd = qp.pd;
-    let owner = qp.owner;
-    let (Some(Connection { responder, .. }), Some(prism)) = (qp.machine.rc_mut(), &mut qp.offloads.prism)
-    else {
-        return;
-    };
+    let View { id, machine, offloads, .. } = qp.view();
+    let Some(Connection { responder, .. }) = machine.rc_mut() else { return };
+    let Some(prism) = &mut offloads.prism else { return };
     let counters = &mut shared.counters;
     let lists = &mut shared.free_lists;
     let Some(passed) = responder.receive_operation_list(packet, counters) else { return };
     let (number, kept_from) = responder.fetches();
     prism.begin(now, mem, kept_from, responder.msn(), lists);
     let Prism { scratch, state, .. } = &mut **prism;
-    let reach = Reach { mem, pd, owner, key: 0, scratch: scratch.as_ref() };
+    let reach = Reach { mem, pd: id.pd, owner: id.owner, key: 0, scratch: scratch.as_ref() };
     let rules = responder.rules();
     let buffer = responder.operation_list_answer_buffer();
     let mut outcome = OperationListOutcome::default();
@@ -119,9 +116,10 @@ fn take_operation_list_answer(
     packet: &packet::View<'_>,
     shared: &mut Shared,
 ) {
-    let pd = qp.pd;
-    let ring = qp.send.ring();
-    let Some(Connection { requester, .. }) = qp.machine.rc_mut() else { return };
+    let View { id, queues, machine, congestion, .. } = qp.view();
+    let pd = id.pd;
+    let ring = queues.send.ring();
+    let Some(Connection { requester, .. }) = machine.rc_mut() else { return };
     requester.receive_operation_list_answer(now, packet, &mut shared.counters, |context, result| {
         let fine = match result {
             ListedResult::Number(head, rest) => put_result(mem, pd, ring, context, head, rest),
@@ -129,7 +127,7 @@ fn take_operation_list_answer(
         };
         if fine { Ok(()) } else { Err(Status::LocalProtection) }
     });
-    if let Some(congestion) = &mut qp.congestion {
+    if let Some(congestion) = congestion {
         congestion.answered(now, requester.progress());
     }
     qp.retire::<GoBackN>(shared);

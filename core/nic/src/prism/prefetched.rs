@@ -78,7 +78,7 @@ pub(crate) fn waits(packet: &packet::View<'_>, arrived: &Arrived<'_>) -> bool {
 pub(crate) fn prefetch_pointer(qp: &QueuePair, mem: Mem<'_>, packet: &packet::View<'_>) {
     if let Some(reth) = packet.reth().filter(|reth| !is_scratch(reth.va)) {
         let key = Key::new(reth.rkey);
-        let span = mem.check_for(qp.pd, qp.owner, key, reth.va, POINTER, Access::REMOTE_READ);
+        let span = mem.check_for(qp.id().pd, qp.id().owner, key, reth.va, POINTER, Access::REMOTE_READ);
         // Errors are reported when the READ is executed.
         if let Ok(span) = span {
             span.prefetch();

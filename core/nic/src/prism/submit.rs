@@ -16,7 +16,7 @@ use crate::wqe::{MAX_SGE, Wqe, WqeOpcode, flag};
 #[cold]
 #[inline(never)]
 pub(crate) fn submit_prism<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, index: u64, slots: u64) {
-    let agreed = qp.offloads.prism.is_some() && qp.attributes.parameters.max_rd_atomic > 0;
+    let agreed = qp.offloads().prism.is_some() && qp.parameters().max_rd_atomic > 0;
     let Some((extended, len, list)) = decode_prism(qp, wqe, index).filter(|_| agreed) else {
         return qp.submit_failing::<R>(wqe, index, slots, Status::LocalQpOperation);
     };
@@ -25,7 +25,7 @@ pub(crate) fn submit_prism<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, 
     }
     // The list and the inline data are behind the second slot.
     let message = qp.message(wqe, Kind::Prism(extended), len, list, index + 1, slots - 1);
-    if let Some(requester) = R::of(&mut qp.machine) {
+    if let Some(requester) = R::of(qp.view().machine) {
         requester.submit_prism(Message { solicited: false, ..message });
     }
 }
@@ -64,7 +64,8 @@ fn list_prism(qp: &QueuePair, wqe: &Wqe, index: u64) -> Option<(u64, List)> {
     match wqe.compare {
         0 | 1 => Some((first, List::One)),
         count if count <= MAX_SGE as u64 => {
-            let rest = (1..count as usize).map(|number| element(qp.send.ring(), index + 1, number).len);
+            let rest =
+                (1..count as usize).map(|number| element(qp.queues().send.ring(), index + 1, number).len);
             Some((first + rest.map(u64::from).sum::<u64>(), List::Many(count as u8)))
         }
         _ => None,

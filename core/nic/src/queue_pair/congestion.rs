@@ -74,14 +74,14 @@ impl QueuePair {
     #[cold]
     pub(crate) fn marked(&mut self, now: Instant, shared: &mut Shared) {
         shared.counters.np_ecn_marked_roce_packets += 1;
-        self.cnp_due |=
-            self.machine.path().is_some() && self.marks.marked(now, &shared.defaults.congestion.dcqcn);
+        self.notifier.is_due |= self.machine.path().is_some()
+            && self.notifier.marks.marked(now, &shared.defaults.congestion.dcqcn);
     }
 
     /// Sends a CNP if one is due, before any other packet of the queue pair. Go-back-N's `respond` has a copy
     /// of this, because a call here costs it 1 % of its instructions.
     pub(crate) fn notify_if_due(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
-        if !self.cnp_due || !self.may_receive() {
+        if !self.notifier.is_due || !self.may_receive() {
             return None;
         }
         let sent = self.notify_peer(out, shared);
@@ -104,14 +104,14 @@ impl QueuePair {
     /// Records that the queue pair waits for this transmit queue.
     #[cold]
     pub(crate) fn await_queue(&mut self, queue: usize) {
-        self.awaited |= 1 << queue;
+        self.schedule.awaited |= 1 << queue;
     }
 
     /// Sends a CNP.
     #[cold]
     pub(crate) fn notify_peer(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
         let Some(path) = self.machine.path_mut() else {
-            self.cnp_due = false;
+            self.notifier.is_due = false;
             return None;
         };
         let bth = bth::Repr { becn: true, ..bth::Repr::new(Opcode::CNP, path.remote, Psn::new(0)) };
@@ -126,7 +126,7 @@ impl QueuePair {
         let sent = emit_from(address_path, class, out, counters, &bth, &none, CNP_PAYLOAD, zeros);
         if matches!(sent, Sent::Yes(_)) {
             shared.counters.np_cnp_sent += 1;
-            self.cnp_due = false;
+            self.notifier.is_due = false;
         }
         Some(sent)
     }

@@ -30,14 +30,14 @@ impl QueuePair {
     /// domain has no queue of that number, or a message that began in another queue goes on.
     fn turn_to(&mut self, named: Option<Qpn>, shared: &Shared) -> bool {
         let Some(place) = named.and_then(|number| shared.srqs.place(number)) else { return false };
-        if self.current.is_some() && self.srq.is_some_and(|srq| srq.place != place) {
+        if self.queues.current.is_some() && self.queues.srq.is_some_and(|srq| srq.place != place) {
             return false;
         }
         let Some(queue) = shared.srqs.get(place) else { return false };
-        let Some(xrc) = queue.xrc.filter(|xrc| xrc.domain == self.xrc_domain) else { return false };
-        self.srq = Some(Srq { place, pd: queue.pd });
-        self.pd = queue.pd;
-        self.receive_cq = xrc.cq;
+        let Some(xrc) = queue.xrc.filter(|xrc| xrc.domain == self.id.xrc_domain) else { return false };
+        self.queues.srq = Some(Srq { place, pd: queue.pd });
+        self.id.pd = queue.pd;
+        self.queues.receive_cq = xrc.cq;
         true
     }
 }

@@ -1,5 +1,8 @@
 //! IRN on a queue pair: the machine that it gets when it connects.
 
+mod egress;
+mod ingress;
+
 use remora_transport::rc::irn::{Requester, Responder};
 
 use super::QueuePair;
@@ -14,17 +17,17 @@ impl QueuePair {
     #[inline(never)]
     pub(crate) fn connect_irn(&mut self, path: PeerPath, peer: u32, shared: &Shared) {
         let reach = u64::from(shared.defaults.irn.reach());
-        if self.srq.is_some()
-            && self.receive.capacity() < reach
-            && let Ok(buffers) = ReceiveQueue::buffers(self.receive.stride(), reach)
+        if self.queues.srq.is_some()
+            && self.queues.receive.capacity() < reach
+            && let Ok(buffers) = ReceiveQueue::buffers(self.queues.receive.stride(), reach)
         {
             // Many messages may be under way at once, each with a work request of the shared queue.
-            self.receive = buffers;
+            self.queues.receive = buffers;
         }
         let parameters = self.attributes.parameters;
         let given = &self.attributes.given;
-        let capacity = self.send.ring().slots() as u32;
-        let receives = self.receive.capacity().min(reach) as u32;
+        let capacity = self.queues.send.ring().slots() as u32;
+        let receives = self.queues.receive.capacity().min(reach) as u32;
         let sq_psn = given.sq_psn.unwrap_or_default();
         let rq_psn = given.rq_psn.unwrap_or_default();
         self.machine = Machine::Irn(Box::new(Irn {

@@ -20,16 +20,16 @@ impl QueuePair {
     /// Applies a modification completely, or not at all on an error.
     pub(crate) fn modify(&mut self, change: &Modify, shared: &mut Shared) -> Result<(), ModifyFault> {
         let target = change.state.unwrap_or(self.state);
-        modify(self.state, target, self.service, change.given()).map_err(ModifyFault::Transition)?;
+        modify(self.state, target, self.id.service, change.given()).map_err(ModifyFault::Transition)?;
         change.check_values(self.state, shared.defaults.any_path_mtu)?;
-        if self.number.get() == GSI && change.qkey.is_some_and(|qkey| qkey != GSI_QKEY) {
+        if self.id.number.get() == GSI && change.qkey.is_some_and(|qkey| qkey != GSI_QKEY) {
             return Err(ModifyFault::Value(Attributes::QKEY));
         }
         self.remember(change, shared);
         match (self.state, target) {
             (_, State::Reset) => {
-                self.offloads.end(self.number, shared);
-                if self.waiting {
+                self.offloads.end(self.id.number, shared);
+                if self.schedule.waiting {
                     shared.release_all_waiting();
                 }
                 self.remove_completions(shared);
@@ -38,7 +38,7 @@ impl QueuePair {
             (State::Init, State::Rtr) => self.connect(shared),
             (State::Rtr, State::Rts) => self.start(shared),
             (State::Sqe, State::Rts) => {
-                self.send.go_on();
+                self.queues.send.go_on();
                 self.retune(change);
             }
             (_, State::Err) => self.enter_error(shared),
@@ -50,11 +50,11 @@ impl QueuePair {
             self.limit_rate(&shared.defaults.congestion);
         }
         if target == State::Sqd && self.state != State::Sqd {
-            self.drained = false;
+            self.raised.drained = false;
         }
         self.state = target;
         if target == State::Rts && self.offloads.strom.is_some() {
-            shared.kernels.wake(self.number);
+            shared.kernels.wake(self.id.number);
         }
         if target == State::Sqd {
             // Without messages in flight, the send queue is drained immediately.
@@ -92,15 +92,15 @@ impl QueuePair {
         settings.parameters.read_piece = shared.defaults.read_piece.clamp(1, window);
         let given = &settings.given;
         let rq_psn = given.rq_psn.unwrap_or_default();
-        if self.service == Service::Ud {
-            let sender = ud::Sender::new(Psn::new(0), self.number, given.qkey.unwrap_or(0));
+        if self.id.service == Service::Ud {
+            let sender = ud::Sender::new(Psn::new(0), self.id.number, given.qkey.unwrap_or(0));
             self.machine = Machine::Unreliable(Unreliable::Datagrams(Box::new(Datagrams::new(sender))));
             return;
         }
         let (Some(address), Some(remote)) = (given.address, given.dest_qp) else { return };
         let mtu = settings.parameters.mtu;
-        let capacity = self.send.messages();
-        if self.service == Service::Uc {
+        let capacity = self.queues.send.messages();
+        if self.id.service == Service::Uc {
             self.machine = Machine::Unreliable(Unreliable::Connected(Box::new(Connected {
                 path: PeerPath::new(&address, remote, service_bits::UC, shared.defaults.classes),
                 requester: uc::Requester::new(Psn::new(0), mtu),
@@ -108,10 +108,10 @@ impl QueuePair {
             })));
             return;
         }
-        let bits = if self.service == Service::Rc { 0 } else { service_bits::XRC };
-        let prism = given.prism == Some(true) && self.service == Service::Rc;
+        let bits = if self.id.service == Service::Rc { 0 } else { service_bits::XRC };
+        let prism = given.prism == Some(true) && self.id.service == Service::Rc;
         let path = PeerPath::new(&address, remote, bits, shared.defaults.classes);
-        if let Some(peer) = given.irn.filter(|_| self.service == Service::Rc) {
+        if let Some(peer) = given.irn.filter(|_| self.id.service == Service::Rc) {
             self.connect_irn(path, peer, shared);
         } else {
             self.machine = Machine::Rc(Connection {
@@ -123,7 +123,7 @@ impl QueuePair {
         if prism {
             self.enable_prism();
         }
-        if self.attributes.given.strom == Some(true) && self.service == Service::Rc {
+        if self.attributes.given.strom == Some(true) && self.id.service == Service::Rc {
             enable_strom(self);
         }
     }
@@ -135,14 +135,14 @@ impl QueuePair {
         let sq_psn = given.sq_psn.unwrap_or_default();
         match &mut self.machine {
             Machine::Rc(connection) => {
-                connection.requester = Requester::new(sq_psn, self.send.messages(), *parameters);
+                connection.requester = Requester::new(sq_psn, self.queues.send.messages(), *parameters);
                 if self.offloads.prism.is_some() {
                     connection.requester.enable_prism();
                 }
                 connection.responder.retune(self.allowed, parameters.min_rnr_timer);
             }
             Machine::Irn(irn) => {
-                let capacity = self.send.ring().slots() as u32;
+                let capacity = self.queues.send.ring().slots() as u32;
                 irn.requester =
                     irn::Requester::new(sq_psn, capacity, *parameters, &shared.defaults.irn, irn.peer);
                 irn.responder.retune(self.allowed, parameters);
@@ -151,7 +151,7 @@ impl QueuePair {
                 connected.requester = uc::Requester::new(sq_psn, parameters.mtu);
             }
             Machine::Unreliable(Unreliable::Datagrams(datagrams)) => {
-                datagrams.sender = ud::Sender::new(sq_psn, self.number, given.qkey.unwrap_or(0));
+                datagrams.sender = ud::Sender::new(sq_psn, self.id.number, given.qkey.unwrap_or(0));
             }
             Machine::Unconnected | Machine::Loopback => {}
         }
@@ -187,13 +187,13 @@ impl QueuePair {
     /// Removes the unpolled completions of the queue pair, which is destroyed or enters RESET.
     #[cold]
     pub(crate) fn remove_completions(&self, shared: &mut Shared) {
-        if self.service == Service::XrcTarget {
+        if self.id.service == Service::XrcTarget {
             // The messages took work requests of shared receive queues, whose completions remain.
             return;
         }
-        for cq in [self.send_cq, self.receive_cq] {
+        for cq in [self.queues.send_cq, self.queues.receive_cq] {
             if let Some(queue) = shared.completion_queue(cq) {
-                queue.remove(self.number);
+                queue.remove(self.id.number);
             }
         }
     }
@@ -206,13 +206,13 @@ impl QueuePair {
             self.machine = Machine::Unconnected;
         }
         self.congestion = None;
-        self.cnp_due = false;
-        self.current = None;
-        self.established = false;
-        self.drained = false;
+        self.notifier.is_due = false;
+        self.queues.current = None;
+        self.raised.established = false;
+        self.raised.drained = false;
         self.attributes = Settings::default();
-        self.send.reset();
-        self.receive.reset();
+        self.queues.send.reset();
+        self.queues.receive.reset();
     }
 }
 

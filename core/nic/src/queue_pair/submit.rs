@@ -24,7 +24,7 @@ impl QueuePair {
     /// Returns true if a posted WQE may become a message now.
     #[inline(always)]
     pub(crate) fn may_submit<R: ReliableRequester>(&mut self) -> bool {
-        self.send.has_work()
+        self.queues.send.has_work()
             && R::of(&mut self.machine).is_some_and(|requester| requester.may_submit(AHEAD).is_some())
     }
 
@@ -47,7 +47,7 @@ impl QueuePair {
     /// it is not, or if no WQE is posted.
     #[inline(always)]
     fn submit_simple<R: ReliableRequester>(&mut self, shared: &mut Shared) -> bool {
-        let Some((wqe, index)) = self.send.simple() else { return false };
+        let Some((wqe, index)) = self.queues.send.simple() else { return false };
         let va = wqe.remote;
         let rkey = wqe.rkey();
         let kind = match wqe.opcode() {
@@ -60,7 +60,7 @@ impl QueuePair {
         if len > LONGEST {
             return false;
         }
-        self.send.take_one();
+        self.queues.send.take_one();
         shared.counters.wqes_executed += 1;
         let message = self.message(&wqe, kind, len.into(), List::One, index, 1);
         if let Some(requester) = R::of(&mut self.machine) {
@@ -78,10 +78,10 @@ impl QueuePair {
         outstanding: usize,
         shared: &mut Shared,
     ) -> bool {
-        match self.send.next_fetched() {
+        match self.queues.send.next_fetched() {
             Fetched::Empty => return false,
             Fetched::Malformed { wqe, index } => {
-                self.send.take(1);
+                self.queues.send.take(1);
                 self.submit_failing::<R>(&wqe, index, 1, Status::LocalQpOperation);
             }
             Fetched::Work { wqe, index, slots } => {
@@ -90,13 +90,13 @@ impl QueuePair {
                         Start::Now => {}
                         Start::Later => return false,
                         Start::Never(status) => {
-                            self.send.take(slots);
+                            self.queues.send.take(slots);
                             self.submit_failing::<R>(&wqe, index, slots, status);
                             return true;
                         }
                     }
                 }
-                self.send.take(slots);
+                self.queues.send.take(slots);
                 shared.counters.wqes_executed += 1;
                 self.submit_one::<R>(mem, &wqe, index, slots);
             }

@@ -44,8 +44,12 @@ impl QueuePair {
             }
         }
         let (sent, retired) = match self.machine.unreliable_mut()? {
-            Unreliable::Connected(connected) => connected.transmit(mem, self.pd, &self.send, out, shared)?,
-            Unreliable::Datagrams(datagrams) => datagrams.transmit(mem, self.pd, &self.send, out, shared)?,
+            Unreliable::Connected(connected) => {
+                connected.transmit(mem, self.id.pd, &self.queues.send, out, shared)?
+            }
+            Unreliable::Datagrams(datagrams) => {
+                datagrams.transmit(mem, self.id.pd, &self.queues.send, out, shared)?
+            }
         };
         if let Some(retired) = retired {
             self.end_send(&retired, shared);
@@ -58,10 +62,10 @@ impl QueuePair {
         if self.state != State::Rts {
             return false;
         }
-        match self.send.next_outlined() {
+        match self.queues.send.next_outlined() {
             Fetched::Empty => return false,
             Fetched::Malformed { wqe, index } => {
-                self.send.take(1);
+                self.queues.send.take(1);
                 self.refuse(&wqe, index, 1, Status::LocalQpOperation, shared);
             }
             Fetched::Work { wqe, index, slots } => {
@@ -72,7 +76,7 @@ impl QueuePair {
                 if start == Start::Later {
                     return false;
                 }
-                self.send.take(slots);
+                self.queues.send.take(slots);
                 shared.counters.wqes_executed += 1;
                 let begun = match start {
                     Start::Never(status) => Err(status),
@@ -112,7 +116,7 @@ impl QueuePair {
                 connected.requester.submit(message);
                 Ok(())
             }
-            Some(Unreliable::Datagrams(datagrams)) => datagrams.begin(self.pd, wqe, &message, shared),
+            Some(Unreliable::Datagrams(datagrams)) => datagrams.begin(self.id.pd, wqe, &message, shared),
             _ => Err(Status::LocalQpOperation),
         }
     }
@@ -128,7 +132,7 @@ impl QueuePair {
 
     /// A send work request has ended.
     fn end_send(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) {
-        self.send.free(retired.context.end);
+        self.queues.send.free(retired.context.end);
         let fine = retired.status == Status::Success;
         if (!fine || retired.context.signaled()) && !self.complete_outlined(retired, shared) {
             // The completion queue is full: the queue pair is in ERR already.
@@ -193,7 +197,7 @@ impl QueuePair {
         packet: &packet::View<'_>,
         shared: &mut Shared,
     ) {
-        if self.service == Service::Uc {
+        if self.id.service == Service::Uc {
             // Datagrams establish no communication.
             self.establish(shared);
         }
@@ -228,11 +232,11 @@ impl QueuePair {
         if too_long {
             shared.counters.resp_local_length_error += 1;
         } else {
-            self.current = None;
+            self.queues.current = None;
             shared.counters.resp_cqe_error += 1;
             let completion = self.received(receive, Status::LocalProtection);
             self.complete_receive(receive, completion, false, shared);
-            self.fail(AsyncEvent::QpFatal(self.number), shared);
+            self.fail(AsyncEvent::QpFatal(self.id.number), shared);
         }
         Outcome::Nak(NakCode::INVALID_REQUEST)
     }

@@ -8,6 +8,7 @@ use remora_transport::{Action, Atomic, Instant, Notice, Outcome, Status};
 use remora_wire::prism::{Flags, bundle};
 use remora_wire::{NakCode, Opcode, packet};
 
+use super::QueuePair;
 use crate::arrived::Arrived;
 use crate::congestion::MARKED;
 use crate::context::WqeContext;
@@ -17,7 +18,6 @@ use crate::gather;
 use crate::kernel::{execute_strom, hand_over, serve_rpc};
 use crate::machine::Machine;
 use crate::prism::{self, place_in_scratch, prefetch_pointer, serve_prism, take_operation_list};
-use crate::queue_pair::QueuePair;
 use crate::receive_queue::Receive;
 use crate::reliable::{GoBackN, ReliableRequester};
 use crate::request::{CompletionKind, WorkCompletion};
@@ -128,7 +128,7 @@ impl QueuePair {
             return self.take_unreliable(mem, arrived, packet, shared);
         }
         let plain = extended::as_rc(packet);
-        match (self.service, packet.bth.opcode().is_request()) {
+        match (self.id.service, packet.bth.opcode().is_request()) {
             (Service::XrcTarget, true) => self.serve_extended(mem, &plain, shared),
             (Service::XrcInitiator, false) => self.answer::<GoBackN>(now, mem, &plain, shared),
             _ => shared.counters.unknown_qp += 1,
@@ -154,7 +154,7 @@ impl QueuePair {
         for part in bundle::parts(packet.payload) {
             let Ok(part) = part else { return malformed(shared) };
             let is_list = matches!(part.bth.opcode(), Opcode::OPERATION_LIST | Opcode::OPERATION_LIST_ANSWER);
-            if part.bth.dest_qp() != self.number
+            if part.bth.dest_qp() != self.id.number
                 || part.bth.opcode().0 & service_bits::SERVICE != 0 && !is_list
             {
                 return malformed(shared);
@@ -174,9 +174,9 @@ impl QueuePair {
     /// Raises the event `CommunicationEstablished` on the first packet in RTR.
     #[inline]
     pub(crate) fn establish(&mut self, shared: &mut Shared) {
-        if self.state == State::Rtr && !self.established {
-            self.established = true;
-            shared.event(AsyncEvent::CommunicationEstablished(self.number));
+        if self.state == State::Rtr && !self.raised.established {
+            self.raised.established = true;
+            shared.event(AsyncEvent::CommunicationEstablished(self.id.number));
         }
     }
 
@@ -188,7 +188,7 @@ impl QueuePair {
             let action = connection.responder.receive(packet, &mut shared.counters);
             return self.serve_action(now, mem, action, packet, shared);
         }
-        let at_once = AtOnce { mem, pd: self.pd, owner: self.owner, payload: packet.payload };
+        let at_once = AtOnce { mem, pd: self.id.pd, owner: self.id.owner, payload: packet.payload };
         let action = connection.responder.receive_with(packet, &mut shared.counters, at_once);
         if !matches!(action, Action::Nothing) {
             self.serve_action(now, mem, action, packet, shared);
@@ -249,12 +249,12 @@ impl QueuePair {
             Action::Nothing => Outcome::Done,
             Action::Place { key, va, extent } => self.place(mem, key, va, extent, payload),
             Action::PlaceAndNotify { key, va, extent } => {
-                if self.current.is_none() && !self.can_receive(shared) {
+                if self.queues.current.is_none() && !self.can_receive(shared) {
                     return Outcome::NotReady;
                 }
                 let placed = self.place(mem, key, va, extent, payload);
                 if placed == Outcome::Done
-                    && let Some(receive) = self.current.take().or_else(|| self.take_receive(shared))
+                    && let Some(receive) = self.queues.current.take().or_else(|| self.take_receive(shared))
                 {
                     return self.arrived(mem, &receive, shared);
                 }
@@ -263,7 +263,7 @@ impl QueuePair {
             Action::Receive { offset, first, last } => {
                 self.deliver(mem, offset, first, last, payload, shared)
             }
-            Action::Fetch { key, va, len } => may_fetch(mem, self.pd, self.owner, key, va, len),
+            Action::Fetch { key, va, len } => may_fetch(mem, self.id.pd, self.id.owner, key, va, len),
             Action::Atomic { key, va, atomic } => self.atomic(mem, key, va, atomic),
             // `serve_prism` executes PRISM operations.
             Action::Prism(_) => Outcome::Nak(NakCode::INVALID_REQUEST),
@@ -275,7 +275,7 @@ impl QueuePair {
     /// pay for the other callers.
     #[inline(always)]
     pub(crate) fn place(&mut self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
-        place_plain(mem, self.pd, self.owner, key, va, extent, payload)
+        place_plain(mem, self.id.pd, self.id.owner, key, va, extent, payload)
             .unwrap_or_else(|| place_in_scratch(self, mem, va, payload))
     }
 
@@ -284,7 +284,7 @@ impl QueuePair {
             // IBTA vol. 1 §9.4.5: a misaligned atomic is an invalid request.
             return Outcome::Nak(NakCode::INVALID_REQUEST);
         }
-        let span = mem.check_for(self.pd, self.owner, Key::new(key), va, 8, Access::REMOTE_ATOMIC);
+        let span = mem.check_for(self.id.pd, self.id.owner, Key::new(key), va, 8, Access::REMOTE_ATOMIC);
         let old = span.and_then(|span| match atomic {
             Atomic::CompareSwap { compare, swap } => span.compare_swap64(compare, swap),
             Atomic::FetchAdd { add } => span.fetch_add64(add),
@@ -308,21 +308,21 @@ impl QueuePair {
         shared: &mut Shared,
     ) -> Outcome {
         // A receive work request that an incomplete unreliable message left unused serves the next message.
-        if first && (self.current.is_none() || !self.machine.is_unreliable()) {
-            self.current = self.take_receive(shared);
+        if first && (self.queues.current.is_none() || !self.machine.is_unreliable()) {
+            self.queues.current = self.take_receive(shared);
         }
-        let Some(receive) = self.current else { return Outcome::NotReady };
+        let Some(receive) = self.queues.current else { return Outcome::NotReady };
         if let Err(too_long) =
-            gather::deliver(mem, self.receive_pd(), &self.receive, &receive, offset, payload)
+            gather::deliver(mem, self.receive_pd(), &self.queues.receive, &receive, offset, payload)
         {
             if self.machine.is_unreliable() {
                 return self.undelivered_quietly(&receive, too_long, shared);
             }
-            self.current = None;
+            self.queues.current = None;
             return self.undelivered(&receive, too_long, shared);
         }
         if last {
-            self.current = None;
+            self.queues.current = None;
             return self.arrived(mem, &receive, shared);
         }
         Outcome::Done
@@ -365,7 +365,7 @@ impl QueuePair {
     ) -> Outcome {
         let invalidated = notice.invalidate.map(Key::new);
         if let Some(key) = invalidated
-            && mem.invalidate(self.pd, self.owner, key).is_err()
+            && mem.invalidate(self.id.pd, self.id.owner, key).is_err()
         {
             return self.keeps_key(receive, shared);
         }
@@ -402,8 +402,8 @@ impl QueuePair {
         packet: &packet::View<'_>,
         shared: &mut Shared,
     ) {
-        let pd = self.pd;
-        let ring = self.send.ring();
+        let pd = self.id.pd;
+        let ring = self.queues.send.ring();
         let Some(requester) = R::of(&mut self.machine) else { return };
         let reaction = requester.receive(now, packet, &mut shared.counters);
         if let Some(congestion) = &mut self.congestion {

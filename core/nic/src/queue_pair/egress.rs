@@ -8,6 +8,7 @@ use remora_transport::{Counters, Instant, Status};
 use remora_wire::frame::Egress;
 use remora_wire::{NakCode, Qpn, Syndrome, aeth};
 
+use super::QueuePair;
 use crate::chain::transmit_to_itself;
 use crate::emit::{Fill, Gathered, Sent, emit_from, response_bth, response_headers};
 use crate::event::AsyncEvent;
@@ -19,7 +20,6 @@ use crate::kernel::{
 use crate::machine::{Connection, Machine};
 use crate::path::PeerPath;
 use crate::prism::{self, NextRequest, request_bundle, respond_bundle};
-use crate::queue_pair::QueuePair;
 use crate::reliable::{self, GoBackN, PlannedRequest, ReliableRequester};
 use crate::shared::Shared;
 use crate::turn::{TURN_BYTES, TURN_PACKETS, TurnEnd, TurnUsage};
@@ -60,6 +60,20 @@ impl Extras for All {
 }
 
 impl QueuePair {
+    /// Returns true if there may be packets to send. The test is cheap and may return true without reason.
+    #[inline]
+    pub(super) fn wants_turn(&self) -> bool {
+        let machines = match self.machine.rc() {
+            Some(connection) => {
+                connection.responder.has_reply()
+                    || self.state == State::Rts && self.queues.send.has_work()
+                    || connection.requester.outstanding() > 0 && connection.requester.has_unsent()
+            }
+            None => self.wants_turn_beside_rc(),
+        };
+        machines || self.notifier.is_due
+    }
+
     /// Runs the queue pair's turn: sends responses before requests until the turn is used up. Adds the frames
     /// and bytes sent to `used`.
     #[inline]
@@ -111,7 +125,7 @@ impl QueuePair {
         self.offloads.is_empty()
             && self.machine.rc().is_none_or(|connection| connection.path.service == 0)
             && self.congestion.is_none()
-            && !self.cnp_due
+            && !self.notifier.is_due
     }
 
     /// Does the work of [`transmit`](QueuePair::transmit) for queue pairs other than plain RC. The function
@@ -271,7 +285,7 @@ impl QueuePair {
         if !self.may_receive() {
             return None;
         }
-        if X::ANY && self.cnp_due {
+        if X::ANY && self.notifier.is_due {
             let sent = self.notify_peer(out, shared);
             if let Some(sent) = self.unless_stopped(out, sent) {
                 return Some(sent);
@@ -295,8 +309,8 @@ impl QueuePair {
         if checked == CheckResult::Failed {
             return None;
         }
-        let pd = self.pd;
-        let owner = self.owner;
+        let pd = self.id.pd;
+        let owner = self.id.owner;
         let connection = self.machine.rc_mut()?;
         if checked == CheckResult::Refused {
             connection.responder.deny(NakCode::REMOTE_OPERATIONAL_ERROR, &mut shared.counters);
@@ -319,7 +333,7 @@ impl QueuePair {
         match sent {
             Sent::Yes(_) => {
                 if connection.responder.sent(&reply, &mut shared.counters) {
-                    self.fail(fatal_event(self.number, &reply.aeth), shared);
+                    self.fail(fatal_event(self.id.number, &reply.aeth), shared);
                 }
             }
             // The memory region was deregistered after the READ request was accepted.
@@ -366,13 +380,13 @@ impl QueuePair {
             }
             // Local requests and failures may have reached the front without a packet, and requests that
             // waited for them may continue.
-            if !self.retire::<R>(shared) || !self.send.has_work() {
+            if !self.retire::<R>(shared) || !self.queues.send.has_work() {
                 return None;
             }
         };
         R::delay_ack::<X>(self, &mut plan);
-        let pd = self.pd;
-        let ring = self.send.ring();
+        let pd = self.id.pd;
+        let ring = self.queues.send.ring();
         let (path, requester) = R::with_path(&mut self.machine)?;
         let context = requester.context(&plan)?;
         let counters = &mut shared.counters;
@@ -386,14 +400,14 @@ impl QueuePair {
 
     /// Returns true if a CNP or a response is to be sent.
     fn has_response(&self) -> bool {
-        self.cnp_due || self.machine.rc().is_some_and(|connection| connection.responder.has_reply())
+        self.notifier.is_due || self.machine.rc().is_some_and(|connection| connection.responder.has_reply())
     }
 
     /// Returns true if all requests were sent and no ended message is left to retire.
     #[inline]
     fn has_sent_all(&self) -> bool {
         let unsent = |connection: &Connection| connection.requester.has_unsent();
-        !self.send.has_work() && !self.machine.rc().is_some_and(unsent)
+        !self.queues.send.has_work() && !self.machine.rc().is_some_and(unsent)
     }
 
     /// Does the same as [`request`](QueuePair::request) for go-back-N beside the plain case.
@@ -423,7 +437,7 @@ impl QueuePair {
                 return next;
             }
         }
-        let local = LocalMemory { mem, pd: self.pd, ring: self.send.ring() };
+        let local = LocalMemory { mem, pd: self.id.pd, ring: self.queues.send.ring() };
         let Some((path, requester)) = R::with_path(&mut self.machine) else { return NextRequest::Plain };
         let Some((plan, extended)) = requester.plan_prism(now) else { return NextRequest::Plain };
         let Some(context) = requester.context(&plan) else { return NextRequest::Plain };
@@ -564,18 +578,4 @@ impl Fill for Fetched<'_> {
             None => gather::fetch(self.mem, self.pd, self.owner, self.kind, payload),
         }
     }
-}
-
-/// Returns true if there may be packets to send. The test is cheap and may return true without reason.
-#[inline]
-pub(crate) fn wants_turn(qp: &QueuePair) -> bool {
-    let machines = match qp.machine.rc() {
-        Some(connection) => {
-            connection.responder.has_reply()
-                || qp.state == State::Rts && qp.send.has_work()
-                || connection.requester.outstanding() > 0 && connection.requester.has_unsent()
-        }
-        None => qp.wants_turn_beside_rc(),
-    };
-    machines || qp.cnp_due
 }

@@ -4,13 +4,11 @@
 //! call them here after every event, for the queue pair of the event and for what it shares with others.
 //! Release builds call none.
 
-use remora_transport::Instant;
 use remora_transport::state::State;
 
+use super::QueuePair;
 use crate::machine::Machine;
-use crate::queue_pair::QueuePair;
 use crate::shared::Shared;
-use crate::timers::Timers;
 
 impl QueuePair {
     /// Asserts the invariants after an event of this queue pair, in debug builds only.
@@ -26,14 +24,14 @@ impl QueuePair {
     #[cold]
     #[inline(never)]
     fn check(&self, shared: &Shared) {
-        self.send.check();
-        self.receive.check();
-        for cq in [self.send_cq, self.receive_cq] {
+        self.queues.send.check();
+        self.queues.receive.check();
+        for cq in [self.queues.send_cq, self.queues.receive_cq] {
             if let Some(Some(queue)) = shared.cqs.get(cq as usize) {
                 queue.check();
             }
         }
-        if let Some(queue) = self.srq.and_then(|srq| shared.srqs.get(srq.place)) {
+        if let Some(queue) = self.queues.srq.and_then(|srq| shared.srqs.get(srq.place)) {
             queue.check();
         }
         // A queue pair in error has given up the order of its machines.
@@ -61,25 +59,5 @@ impl QueuePair {
             Machine::Unreliable(unreliable) => return unreliable.check(mtu),
         };
         self.offloads.check(upcoming);
-    }
-}
-
-impl Shared {
-    /// Asserts the invariants of what belongs to no queue pair, a part of it at a time.
-    fn check(&self) {
-        let event = self.counters.rcvd_pkts;
-        self.free_lists.check(event);
-        self.kernels.check(event);
-        assert!(self.wakes.len() <= self.cqs.len(), "a completion queue is woken once");
-    }
-}
-
-impl Timers {
-    /// Asserts that the queue pair at `index` is called by `deadline`, in debug builds only.
-    #[inline(always)]
-    pub(crate) fn checked(&self, index: u32, deadline: impl FnOnce() -> Instant) {
-        if cfg!(debug_assertions) {
-            self.check(index, deadline());
-        }
     }
 }

@@ -7,8 +7,8 @@ use remora_transport::state::State;
 use remora_transport::{Action, Instant, Notice, Outcome};
 use remora_wire::{NakCode, Opcode, packet};
 
-use super::bound::BindError;
 use crate::gather;
+use crate::irn::BindError;
 use crate::kernel::{
     checker, execute_checked, execute_tapped, hand_over_kept, is_tapped, keep_rpc, place_tapped,
 };
@@ -121,8 +121,8 @@ impl QueuePair {
 
     /// Binds receive work request `wqe` of this connection.
     fn bind(&mut self, wqe: u64, shared: &mut Shared) -> Result<Receive, Outcome> {
-        let queue = &mut self.receive;
-        let srq = self.srq;
+        let queue = &mut self.queues.receive;
+        let srq = self.queues.srq;
         let Some(irn) = self.machine.irn_mut() else { return Err(Outcome::NotReady) };
         let take = |number: u64| match srq {
             None => queue.take(),
@@ -151,7 +151,7 @@ impl QueuePair {
         payload: &[u8],
         shared: &mut Shared,
     ) -> Outcome {
-        match gather::deliver(mem, self.receive_pd(), &self.receive, receive, offset, payload) {
+        match gather::deliver(mem, self.receive_pd(), &self.queues.receive, receive, offset, payload) {
             Ok(()) => {
                 self.note_arrival(wqe, notice);
                 Outcome::Done

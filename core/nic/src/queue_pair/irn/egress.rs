@@ -11,14 +11,14 @@ use remora_wire::frame::Egress;
 use remora_wire::irn::{Additions, sack};
 use remora_wire::{Extensions, NakCode, Opcode, Syndrome, aeth, atomic_ack, bth, packet};
 
-use super::Irn;
-use crate::egress::{EmitRequest, Extras, fatal_event};
 use crate::emit::{Fill, Gathered, Sent, emit_from};
 use crate::gather;
+use crate::irn::Irn;
 use crate::kernel::{CheckResult, Kernels, check_reply, waits_for_bytes};
 use crate::path::PeerPath;
 use crate::prism;
 use crate::queue_pair::QueuePair;
+use crate::queue_pair::egress::{EmitRequest, Extras, fatal_event};
 use crate::reliable::{self, PlannedRequest};
 use crate::shared::Shared;
 
@@ -27,14 +27,14 @@ impl QueuePair {
     #[inline(never)]
     pub(crate) fn wants_turn_beside_rc(&self) -> bool {
         let Some(irn) = self.machine.irn() else {
-            let begins = self.state == State::Rts && self.send.has_work();
+            let begins = self.state == State::Rts && self.queues.send.has_work();
             if self.machine.is_loopback() {
-                return begins && !self.waiting;
+                return begins && !self.schedule.waiting;
             }
             return self.machine.is_unreliable() && (self.is_sending() || begins);
         };
         irn.responder.has_reply()
-            || self.state == State::Rts && self.send.has_work()
+            || self.state == State::Rts && self.queues.send.has_work()
             || irn.requester.has_unsent()
     }
 
@@ -69,8 +69,8 @@ impl QueuePair {
         shared: &mut Shared,
     ) -> Option<Sent> {
         let held = self.is_held(now) || waits_for_bytes(self, now);
-        let pd = self.pd;
-        let owner = self.owner;
+        let pd = self.id.pd;
+        let owner = self.id.owner;
         let irn = self.machine.irn_mut()?;
         let sent = acknowledge(irn, out, shared);
         if let Some(sent) = self.unless_stopped(out, sent) {
@@ -107,7 +107,7 @@ impl QueuePair {
             irn.responder.blocked(now);
         }
         if matches!(sent, Sent::Yes(_)) && irn.responder.sent(now, &reply, &mut shared.counters) {
-            self.fail(fatal_event(self.number, &reply.aeth), shared);
+            self.fail(fatal_event(self.id.number, &reply.aeth), shared);
         }
         self.unless_stopped(out, Some(sent))
     }
