@@ -26,9 +26,6 @@ use serde::{Deserialize, Serialize};
 use crate::part_number::PartNumber;
 use crate::send_queue::Fetching;
 
-/// Default number of work requests that a loopback queue pair executes in one turn.
-pub(crate) const TURN: usize = 64;
-
 /// The parameters with which a loopback queue pair is created.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopbackInit {

@@ -14,7 +14,7 @@ use crate::emit::{Sent, emit_outlined};
 use crate::gather;
 use crate::identification::Identifications;
 use crate::send_queue::SendQueue;
-use crate::shared::Shared;
+use crate::shared::{Shared, SharedView};
 use crate::wqe::Wqe;
 
 /// Size of the global route header before a received datagram's payload (IBTA vol. 1 §8.3). RoCE v2 fills it
@@ -91,10 +91,10 @@ impl Datagrams {
             Kind::SendImm(imm) => Some(imm),
             _ => return Err(Status::LocalQpOperation),
         };
-        if message.len > shared.mtu {
+        if message.len > shared.properties().mtu {
             return Err(Status::LocalLength);
         }
-        let handle = shared.handles.get_mut(wqe.handle()).filter(|handle| handle.pd == pd);
+        let handle = shared.objects_mut().handles.get_mut(wqe.handle()).filter(|handle| handle.pd == pd);
         handle.ok_or(Status::LocalQpOperation)?;
         self.handle = wqe.handle();
         let destination = wqe.destination();
@@ -114,7 +114,8 @@ impl Datagrams {
     ) -> Option<(Sent, Option<Retired<WqeContext>>)> {
         let plan = self.sender.plan()?;
         let context = *self.sender.context()?;
-        let Some(handle) = shared.handles.get_mut(self.handle) else {
+        let SharedView { objects, counters, .. } = shared.view();
+        let Some(handle) = objects.handles.get_mut(self.handle) else {
             // The address handle was destroyed while the port had no free frame.
             return Some((Sent::Denied, self.sender.end(Status::LocalQpOperation)));
         };
@@ -124,15 +125,10 @@ impl Datagrams {
             ..bth::Repr::new(plan.opcode, plan.to, plan.psn)
         };
         let peer = out.nearest(handle.address_path.peer, plan.to);
-        let sent = emit_outlined(
-            handle.path_by(peer),
-            out,
-            &mut shared.counters,
-            &bth,
-            &plan.ext,
-            plan.len,
-            &mut |bytes| gather::gather_outlined(mem, pd, send.ring(), &context, 0, bytes),
-        );
+        let sent =
+            emit_outlined(handle.path_by(peer), out, counters, &bth, &plan.ext, plan.len, &mut |bytes| {
+                gather::gather_outlined(mem, pd, send.ring(), &context, 0, bytes)
+            });
         let retired = match sent {
             Sent::Yes(_) => self.sender.sent(),
             Sent::Denied => self.sender.end(Status::LocalProtection),
@@ -143,9 +139,11 @@ impl Datagrams {
 
     /// Returns true if the ICRC is correct.
     pub(crate) fn intact(&mut self, arrived: &Arrived<'_>, shared: &mut Shared) -> bool {
+        let SharedView { properties, spans, now, .. } = shared.view();
+        let own = properties.endpoint;
         let here = Endpoint {
-            address: arrived.destination().unwrap_or(shared.endpoint.address),
-            udp_port: arrived.destination_port.unwrap_or(shared.endpoint.udp_port),
+            address: arrived.destination().unwrap_or(own.address),
+            udp_port: arrived.destination_port.unwrap_or(own.udp_port),
         };
         let Sender { flow, identifications, .. } = self.seen.of(arrived.source, here);
         let Some(split) = arrived.transport.len().checked_sub(icrc::LEN) else { return false };
@@ -153,7 +151,7 @@ impl Datagrams {
         let Some(received) = icrc::read(trailer) else { return false };
         match arrived.ip_id {
             Some(id) => flow.accepts(id, covered, received),
-            None => identifications.admit(flow.syndrome(covered, received), &mut shared.spans, shared.now),
+            None => identifications.admit(flow.syndrome(covered, received), spans, now),
         }
     }
 }

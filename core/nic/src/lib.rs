@@ -19,6 +19,7 @@ mod calculation;
 pub mod chain;
 mod command;
 mod completion_queue;
+mod completion_queues;
 mod config;
 mod congestion;
 mod context;

@@ -10,7 +10,6 @@
 mod fatal;
 mod multicast;
 mod objects;
-mod shared_receive_queues;
 mod xrc;
 
 use std::collections::VecDeque;
@@ -108,7 +107,7 @@ impl Nic {
     pub(crate) fn enable(&mut self, number: Qpn, count: u64) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
-        if !qp.view().queues.send.enable(count) {
+        if !qp.queues_mut().send.enable(count) {
             return Err(NicError::Unknown);
         }
         self.attend(index);
@@ -119,9 +118,9 @@ impl Nic {
     #[inline]
     pub fn receive(&mut self, now: Instant, mem: Mem<'_>, frame: &Ingress<'_>) {
         let shared = &mut self.shared;
-        shared.now = now;
+        shared.set_now(now);
         let Ok(arrived) = strip(frame) else {
-            shared.counters.malformed_pkts += 1;
+            shared.counters_mut().malformed_pkts += 1;
             return;
         };
         let Ok(packet) = packet::View::new(arrived.transport) else {
@@ -139,8 +138,8 @@ impl Nic {
         if !qp.admits(&arrived, &packet, shared) {
             return;
         }
-        shared.counters.rcvd_pkts += 1;
-        shared.counters.rcvd_bytes += arrived.transport.len() as u64;
+        shared.counters_mut().rcvd_pkts += 1;
+        shared.counters_mut().rcvd_bytes += arrived.transport.len() as u64;
         if qp.has_prism() && waits(&packet, &arrived) {
             prefetch_pointer(qp, mem, &packet);
             self.prefetched.put(arrived.transport);
@@ -174,12 +173,12 @@ impl Nic {
     /// number of frames sent plus the number of turns that StRoM kernels and 1RMA took.
     #[inline]
     pub fn transmit(&mut self, now: Instant, mem: Mem<'_>, out: &mut impl Egress, budget: usize) -> usize {
-        self.shared.now = now;
+        self.shared.set_now(now);
         if !self.prefetched.is_empty() {
             self.catch_up(now, mem);
         }
         self.settle();
-        let mut turns = if self.shared.kernels.have_work() { self.run_kernels(mem) } else { 0 };
+        let mut turns = if self.shared.kernels().have_work() { self.run_kernels(mem) } else { 0 };
         if self.scheduler.is_on() {
             return self.transmit_scheduled(now, mem, out, budget) + turns;
         }
@@ -188,7 +187,7 @@ impl Nic {
         }
         let mut packets = 0;
         while packets < budget {
-            if self.shared.control.is_due() {
+            if self.shared.control().is_due() {
                 self.pass_on();
             }
             let Some(index) = self.next_in_line(out) else { break };
@@ -245,7 +244,7 @@ impl Nic {
             self.scheduler.enter_rma();
         }
         while packets < budget {
-            if self.shared.control.is_due() {
+            if self.shared.control().is_due() {
                 self.pass_on();
             }
             // Takes one queue pair at a time: the others remain parked in case the transmit queue fills up.
@@ -366,7 +365,7 @@ impl Nic {
     /// before `rx_drained_at` must have been [received](Nic::receive). Retransmission timeouts are judged at
     /// that time, because a later response may still wait in the port.
     pub fn expire(&mut self, now: Instant, rx_drained_at: Instant, budget: usize) {
-        self.shared.now = now;
+        self.shared.set_now(now);
         if self.rma.is_some() {
             self.expire_rma(now);
         }
@@ -419,8 +418,8 @@ impl Nic {
         !self.line.is_empty()
             || self.touched != NONE
             || !self.prefetched.is_empty()
-            || self.shared.control.is_due()
-            || self.shared.kernels.have_work()
+            || self.shared.control().is_due()
+            || self.shared.kernels().have_work()
             || self.scheduler.is_on() && self.scheduler.waits()
             || self.rma.as_ref().is_some_and(|rma| rma.has_work())
     }
@@ -428,30 +427,26 @@ impl Nic {
     /// Takes the number of the next completion queue whose program is to be woken; `None` if there is none.
     #[inline]
     pub fn wake(&mut self) -> Option<u32> {
-        let cq = self.shared.wakes.pop_front()?;
-        if let Some(Some(queue)) = self.shared.cqs.get_mut(cq as usize) {
-            queue.set_waking(false);
-        }
-        Some(cq)
+        self.shared.cqs_mut().next_wake()
     }
 
     /// Takes the oldest asynchronous event; `None` if there is none.
     pub fn event(&mut self) -> Option<AsyncEvent> {
-        self.shared.events.pop_front()
+        self.shared.next_event()
     }
 
     /// Returns the number of asynchronous events that were lost because the event queue was full.
     pub fn lost_events(&self) -> u64 {
-        self.shared.lost_events
+        self.shared.lost_events()
     }
 
     /// Returns the settings of IRN for queue pairs that use it.
     pub fn irn(&self) -> &irn::Settings {
-        &self.shared.defaults.irn
+        &self.shared.defaults().irn
     }
 
     /// Returns the counters of this engine.
     pub fn counters(&self) -> &Counters {
-        &self.shared.counters
+        self.shared.counters()
     }
 }

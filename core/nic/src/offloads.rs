@@ -37,7 +37,7 @@ impl Offloads {
     /// a delayed ACK of a kernel is sent, or a READ is checked again.
     pub(crate) fn expire(&mut self, now: Instant, machine: &mut Machine, shared: &mut Shared) {
         if let Some(prism) = &mut self.prism {
-            prism.expire(now, &mut shared.free_lists, || machine.forget());
+            prism.expire(now, &mut shared.objects_mut().free_lists, || machine.forget());
         }
         if let Some(strom) = &mut self.strom
             && strom.expire(now)
@@ -51,10 +51,10 @@ impl Offloads {
     /// lanes and blocks of kernels become free.
     pub(crate) fn end(&mut self, number: Qpn, shared: &mut Shared) {
         if let Some(mut prism) = self.prism.take() {
-            prism.end(&mut shared.free_lists);
+            prism.end(&mut shared.objects_mut().free_lists);
         }
         if let Some(mut strom) = self.strom.take() {
-            strom.end(&mut shared.kernels, number);
+            strom.end(shared.kernels_mut(), number);
         }
     }
 

@@ -203,13 +203,28 @@ impl QueuePair {
     }
 
     #[inline(always)]
+    pub(crate) fn queues_mut(&mut self) -> &mut WorkQueues {
+        &mut self.queues
+    }
+
+    #[inline(always)]
     pub(crate) fn machine(&self) -> &Machine {
         &self.machine
     }
 
     #[inline(always)]
+    pub(crate) fn machine_mut(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    #[inline(always)]
     pub(crate) fn offloads(&self) -> &Offloads {
         &self.offloads
+    }
+
+    #[inline(always)]
+    pub(crate) fn offloads_mut(&mut self) -> &mut Offloads {
+        &mut self.offloads
     }
 
     /// Returns the parameters of the transport that the program has set.
@@ -245,11 +260,11 @@ impl QueuePair {
     pub(crate) fn release(&mut self, shared: &mut Shared) {
         self.remove_completions(shared);
         for cq in [self.queues.send_cq, self.queues.receive_cq] {
-            shared.release_cq(cq, self.id.pd);
+            shared.cqs_mut().leave(cq, self.id.pd);
         }
         match (self.id.service, self.queues.srq) {
-            (Service::XrcTarget, _) => shared.xrc_domains.leave(self.id.xrc_domain),
-            (_, Some(srq)) => shared.srqs.leave(srq.place),
+            (Service::XrcTarget, _) => shared.objects_mut().xrc_domains.leave(self.id.xrc_domain),
+            (_, Some(srq)) => shared.objects_mut().srqs.leave(srq.place),
             _ => {}
         }
     }
@@ -265,7 +280,7 @@ impl QueuePair {
     pub(crate) fn can_receive(&mut self, shared: &mut Shared) -> bool {
         match self.queues.srq {
             None => self.queues.receive.ready(),
-            Some(srq) => shared.srqs.ready(srq.place),
+            Some(srq) => shared.objects_mut().srqs.ready(srq.place),
         }
     }
 
@@ -447,7 +462,7 @@ impl QueuePair {
                 return true;
             }
             if !fine {
-                shared.counters.req_cqe_error += 1;
+                shared.counters_mut().req_cqe_error += 1;
                 self.fail(AsyncEvent::QpFatal(self.id.number), shared);
                 return true;
             }
@@ -459,7 +474,7 @@ impl QueuePair {
             && let Some(strom) = &mut self.offloads.strom
             && let Some(requester) = R::of(&mut self.machine)
         {
-            strom.answers_left(requester.numbers().0, &mut shared.kernels, self.id.number);
+            strom.answers_left(requester.numbers().0, shared.kernels_mut(), self.id.number);
         }
         if self.state == State::Sqd {
             self.drain(shared);
@@ -602,13 +617,13 @@ impl QueuePair {
     }
 
     fn flush_receive(&mut self, receive: &Receive, shared: &mut Shared) {
-        shared.counters.resp_cqe_flush_error += 1;
+        shared.counters_mut().resp_cqe_flush_error += 1;
         let completion = self.received(receive, Status::WrFlushed);
         self.complete_receive(receive, completion, false, shared);
     }
 
     fn flush_send(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) {
-        shared.counters.req_cqe_flush_error += 1;
+        shared.counters_mut().req_cqe_flush_error += 1;
         self.complete_outlined(retired, shared);
         self.queues.send.free(retired.context.end);
     }
@@ -640,7 +655,7 @@ impl QueuePair {
     /// processed.
     pub(crate) fn expire(&mut self, now: Instant, rx_drained_at: Instant, shared: &mut Shared) {
         self.expire_congestion(now);
-        self.machine.expire(now, rx_drained_at, &mut shared.counters);
+        self.machine.expire(now, rx_drained_at, shared.counters_mut());
         match &self.machine {
             Machine::Rc(_) => self.retire::<GoBackN>(shared),
             _ => self.retire::<reliable::Irn>(shared),

@@ -1,8 +1,9 @@
 //! State that the queue pairs of an engine share.
 
+mod receive_queues;
+
 use std::collections::VecDeque;
 
-use remora_memory::Pd;
 use remora_transport::rc::irn;
 use remora_transport::{Counters, Instant, congestion};
 use remora_wire::Qpn;
@@ -10,8 +11,9 @@ use remora_wire::frame::Endpoint;
 use remora_wire::icrc::IdSpans;
 
 use crate::address_handle::AddressHandles;
-use crate::chain::{self, Control};
-use crate::completion_queue::{CompletionQueue, Written};
+use crate::chain::Control;
+use crate::completion_queue::Written;
+use crate::completion_queues::{CompletionQueues, WriteResult};
 use crate::config::{Config, NicError};
 use crate::cqe::Cqe;
 use crate::event::AsyncEvent;
@@ -59,94 +61,174 @@ impl ConnectionDefaults {
     }
 }
 
-/// State that the queue pairs of an engine share: completion queues, events, counters and properties of the
-/// port.
-pub(crate) struct Shared {
+/// The objects of an engine that queue pairs refer to by number.
+pub(crate) struct Objects {
     pub srqs: SharedReceiveQueues,
     pub xrc_domains: XrcDomains,
     pub handles: AddressHandles,
     pub groups: Groups,
+    pub free_lists: FreeLists,
+}
+
+/// The properties of an engine and its port, which never change.
+pub(crate) struct Properties {
     pub endpoint: Endpoint,
     pub mtu: u32,
-    pub cqs: Vec<Option<CompletionQueue>>,
-    /// For each completion queue, the protection domains of the queue pairs that complete into it, with the
-    /// number of these queue pairs.
-    pub cq_users: Vec<Vec<(Pd, u32)>>,
-    pub wakes: VecDeque<u32>,
-    pub events: VecDeque<AsyncEvent>,
-    pub lost_events: u64,
-    /// The time of the last call into the engine that passed the time.
-    pub now: Instant,
-    pub counters: Counters,
     pub checks_icrc: bool,
-    pub spans: IdSpans,
-    pub turn_packets: usize,
     pub engine: u16,
+    /// Maximum number of packets of a queue pair's turn.
+    pub turn_packets: usize,
     pub defaults: ConnectionDefaults,
-    pub free_lists: FreeLists,
-    pub control: Control,
-    pub chain_turn: usize,
+}
+
+/// State that the queue pairs of an engine share: completion queues, events, counters and properties of the
+/// port.
+pub(crate) struct Shared {
+    properties: Properties,
+    objects: Objects,
+    cqs: CompletionQueues,
+    events: VecDeque<AsyncEvent>,
+    lost_events: u64,
+    /// The time of the last call into the engine that passed the time.
+    now: Instant,
+    counters: Counters,
+    spans: IdSpans,
+    control: Control,
+    kernels: Kernels,
     index_bits: u32,
-    pub kernels: Kernels,
+}
+
+/// The parts of the shared state that a packet, a turn or a command uses together.
+pub(crate) struct SharedView<'a> {
+    pub properties: &'a Properties,
+    pub objects: &'a mut Objects,
+    pub counters: &'a mut Counters,
+    pub spans: &'a mut IdSpans,
+    pub kernels: &'a mut Kernels,
+    pub now: Instant,
 }
 
 impl Shared {
     pub(crate) fn new(config: &Config, places: u32) -> Self {
         Shared {
-            srqs: SharedReceiveQueues::new(config.max_srqs),
-            xrc_domains: XrcDomains::new(config.max_xrc_domains),
-            handles: AddressHandles::new(config.max_address_handles),
-            groups: Groups::new(config.max_groups, config.max_group_members),
-            endpoint: config.endpoint,
-            mtu: config.mtu,
-            cqs: (0..config.max_cqs).map(|_| None).collect(),
-            cq_users: vec![Vec::new(); config.max_cqs as usize],
-            wakes: VecDeque::with_capacity(config.max_cqs as usize),
+            properties: Properties {
+                endpoint: config.endpoint,
+                mtu: config.mtu,
+                checks_icrc: config.checks_icrc,
+                engine: config.engine,
+                turn_packets: config.experiments().turn_packets,
+                defaults: ConnectionDefaults::new(config),
+            },
+            objects: Objects {
+                srqs: SharedReceiveQueues::new(config.max_srqs),
+                xrc_domains: XrcDomains::new(config.max_xrc_domains),
+                handles: AddressHandles::new(config.max_address_handles),
+                groups: Groups::new(config.max_groups, config.max_group_members),
+                free_lists: FreeLists::new(config.max_free_lists),
+            },
+            cqs: CompletionQueues::new(config.max_cqs),
             events: VecDeque::with_capacity(config.max_events as usize),
             lost_events: 0,
             now: Instant(0),
             counters: Counters::default(),
-            checks_icrc: config.checks_icrc,
             spans: IdSpans::new(),
-            turn_packets: config.experiments().turn_packets,
-            engine: config.engine,
-            defaults: ConnectionDefaults::new(config),
-            free_lists: FreeLists::new(config.max_free_lists),
             control: Control::new(places as usize),
-            chain_turn: chain::TURN,
-            index_bits: places.trailing_zeros(),
             kernels: Kernels::new(config.max_kernels, config.max_qps),
+            index_bits: places.trailing_zeros(),
         }
     }
 
-    /// Registers a user of a completion queue, by protection domain.
-    pub(crate) fn use_cq(&mut self, cq: u32, pd: Pd) -> Result<(), NicError> {
-        self.cqs.get(cq as usize).and_then(Option::as_ref).ok_or(NicError::Unknown)?;
-        let users = &mut self.cq_users[cq as usize];
-        match users.iter_mut().find(|(known, _)| *known == pd) {
-            Some((_, count)) => *count += 1,
-            None => users.push((pd, 1)),
+    /// Returns the parts that are used together.
+    #[inline(always)]
+    pub(crate) fn view(&mut self) -> SharedView<'_> {
+        SharedView {
+            properties: &self.properties,
+            objects: &mut self.objects,
+            counters: &mut self.counters,
+            spans: &mut self.spans,
+            kernels: &mut self.kernels,
+            now: self.now,
         }
-        Ok(())
     }
 
-    /// Removes a user of a completion queue.
-    pub(crate) fn release_cq(&mut self, cq: u32, pd: Pd) {
-        let Some(users) = self.cq_users.get_mut(cq as usize) else { return };
-        if let Some((_, count)) = users.iter_mut().find(|(known, _)| *known == pd) {
-            *count -= 1;
+    #[inline(always)]
+    pub(crate) fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    #[inline(always)]
+    pub(crate) fn defaults(&self) -> &ConnectionDefaults {
+        &self.properties.defaults
+    }
+
+    #[inline(always)]
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    #[inline(always)]
+    pub(crate) fn objects_mut(&mut self) -> &mut Objects {
+        &mut self.objects
+    }
+
+    #[inline(always)]
+    pub(crate) fn kernels(&self) -> &Kernels {
+        &self.kernels
+    }
+
+    #[inline(always)]
+    pub(crate) fn kernels_mut(&mut self) -> &mut Kernels {
+        &mut self.kernels
+    }
+
+    #[inline(always)]
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    #[inline(always)]
+    pub(crate) fn control_mut(&mut self) -> &mut Control {
+        &mut self.control
+    }
+
+    #[inline(always)]
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    #[inline(always)]
+    pub(crate) fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    /// Sets the time of a call into the engine.
+    #[inline(always)]
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// Returns the completion queues.
+    pub(crate) fn cqs(&self) -> &CompletionQueues {
+        &self.cqs
+    }
+
+    /// Returns the completion queues for modification.
+    #[inline(always)]
+    pub(crate) fn cqs_mut(&mut self) -> &mut CompletionQueues {
+        &mut self.cqs
+    }
+
+    /// Destroys a completion queue that nothing uses. Queue pairs that WAIT for the queue test the condition
+    /// again and find the queue gone.
+    pub(crate) fn destroy_cq(&mut self, cq: u32) -> Result<(), NicError> {
+        if self.cqs.is_used(cq) {
+            return Err(NicError::Busy);
         }
-        users.retain(|(_, count)| *count > 0);
+        self.release_waiting(cq);
+        self.cqs.remove(cq)
     }
 
-    /// Returns true if queue pairs of this protection domain may WAIT for the completion queue. A WAIT
-    /// reveals when the queue's users are active, so it is allowed only if one of them belongs to the same
-    /// domain or there are none.
-    pub(crate) fn may_wait_for(&self, cq: u32, pd: Pd) -> bool {
-        let users = self.cq_users.get(cq as usize);
-        users.is_some_and(|users| users.is_empty() || users.iter().any(|(known, _)| *known == pd))
-    }
-
+    /// Adds an asynchronous event, or counts it as lost if the event queue is full.
     pub(crate) fn event(&mut self, event: AsyncEvent) {
         if self.events.len() == self.events.capacity() {
             self.lost_events += 1;
@@ -155,36 +237,36 @@ impl Shared {
         }
     }
 
+    /// Takes the oldest asynchronous event; `None` if there is none.
+    pub(crate) fn next_event(&mut self) -> Option<AsyncEvent> {
+        self.events.pop_front()
+    }
+
+    /// Returns the number of asynchronous events that were lost because the event queue was full.
+    pub(crate) fn lost_events(&self) -> u64 {
+        self.lost_events
+    }
+
+    /// Writes a completion to a completion queue.
     #[inline]
     pub(crate) fn write(&mut self, cq: u32, cqe: &Cqe) -> Written {
-        let Some(Some(queue)) = self.cqs.get_mut(cq as usize) else { return Written::Overrun };
-        let before = queue.is_overrun();
-        let written = queue.write(cqe, self.now);
-        let awaited = queue.is_awaited();
-        match written {
-            Written::Quietly => {}
-            // A queue with a pending wake-up needs no second one.
-            Written::Wake if !queue.is_waking() => {
-                queue.set_waking(true);
-                self.wakes.push_back(cq);
-            }
-            Written::Wake => {}
-            Written::Overrun => {
-                self.counters.cq_overrun += 1;
-                if !before {
-                    self.event(AsyncEvent::CqOverrun(cq));
-                }
-            }
+        let WriteResult { written, overruns_now, is_awaited } = self.cqs.write(cq, cqe, self.now);
+        if written == Written::Overrun {
+            self.overrun(cq, overruns_now);
         }
-        if awaited {
+        if is_awaited {
             self.release_waiting(cq);
         }
         written
     }
 
-    /// Returns a completion queue by number.
-    pub(crate) fn completion_queue(&mut self, cq: u32) -> Option<&mut CompletionQueue> {
-        self.cqs.get_mut(cq as usize)?.as_mut()
+    #[cold]
+    #[inline(never)]
+    fn overrun(&mut self, cq: u32, overruns_now: bool) {
+        self.counters.cq_overrun += 1;
+        if overruns_now {
+            self.event(AsyncEvent::CqOverrun(cq));
+        }
     }
 
     /// Returns the table index of a queue pair number.
@@ -194,16 +276,14 @@ impl Shared {
 
     /// Makes all queue pairs that WAIT for a completion queue test the condition again.
     pub(crate) fn release_all_waiting(&mut self) {
-        (0..self.cqs.len() as u32).for_each(|cq| self.release_waiting(cq));
+        self.cqs.numbers().for_each(|cq| self.release_waiting(cq));
     }
-}
 
-impl Shared {
     /// Releases the queue pairs that wait for a completion queue.
     #[cold]
     #[inline(never)]
-    pub(crate) fn release_waiting(&mut self, cq: u32) {
-        if let Some(queue) = self.completion_queue(cq) {
+    fn release_waiting(&mut self, cq: u32) {
+        if let Ok(queue) = self.cqs.get_mut(cq) {
             let last = queue.release();
             self.control.release(last);
         }
@@ -212,8 +292,8 @@ impl Shared {
     /// Asserts the invariants of what belongs to no queue pair, a part of it at a time.
     pub(crate) fn check(&self) {
         let event = self.counters.rcvd_pkts;
-        self.free_lists.check(event);
+        self.objects.free_lists.check(event);
         self.kernels.check(event);
-        assert!(self.wakes.len() <= self.cqs.len(), "a completion queue is woken once");
+        self.cqs.check();
     }
 }

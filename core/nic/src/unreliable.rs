@@ -79,7 +79,7 @@ impl Connected {
         let sent = emit_outlined(
             &mut self.path.address_path,
             out,
-            &mut shared.counters,
+            shared.counters_mut(),
             &bth,
             &plan.ext,
             plan.len,

@@ -131,7 +131,7 @@ pub(super) fn send_here(
     notice: Notice,
     shared: &mut Shared,
 ) -> Result<u32, Status> {
-    let receive = qp.view().queues.receive.take().ok_or(Status::RnrRetryExceeded)?;
+    let receive = qp.queues_mut().receive.take().ok_or(Status::RnrRetryExceeded)?;
     let mut bytes = [0; PIECE];
     let mut offset = 0;
     let mut delivered = Ok(());
@@ -139,7 +139,7 @@ pub(super) fn send_here(
         let piece = &mut bytes[..PIECE.min((notice.len - offset) as usize)];
         if !gather::gather_outlined(mem, qp.id().pd, qp.queues().send.ring(), context, offset, piece) {
             // The SEND fails, and the receive work request that it took is flushed.
-            qp.view().queues.current = Some(receive);
+            qp.queues_mut().current = Some(receive);
             return Err(Status::LocalProtection);
         }
         delivered = gather::deliver_outlined(mem, qp.id().pd, &qp.queues().receive, &receive, offset, piece);

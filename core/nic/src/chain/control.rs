@@ -11,6 +11,9 @@ use crate::completion_queue::NOBODY;
 /// next ENABLE waits for the following turn of its queue.
 pub(super) const ENABLES: usize = 256;
 
+/// Default number of work requests that a loopback queue pair executes in one turn.
+const TURN: usize = 64;
+
 /// State of WAITs and ENABLEs between queue pairs.
 pub(crate) struct Control {
     /// Next element of the list of waiting queue pairs, for each queue pair in such a list.
@@ -21,6 +24,8 @@ pub(crate) struct Control {
     /// For each queue pair index: number and protection domain of the queue pair, if its send queue can be
     /// enabled.
     pub(super) enabled: Box<[Option<(Qpn, Pd)>]>,
+    /// Maximum number of work requests of a loopback queue pair's turn.
+    pub(super) turn: usize,
 }
 
 /// The decision about whether a work request may start.
@@ -38,6 +43,7 @@ impl Control {
             released: VecDeque::with_capacity(places),
             enables: VecDeque::with_capacity(ENABLES),
             enabled: vec![None; places].into(),
+            turn: TURN,
         }
     }
 

@@ -39,13 +39,13 @@ pub(crate) fn transmit_to_itself(
         if qp.state() != State::Rts {
             break TurnEnd::Done;
         }
-        if done == shared.chain_turn || bytes >= TURN_BYTES {
+        if done == shared.control().turn || bytes >= TURN_BYTES {
             break TurnEnd::More;
         }
-        let (wqe, index, slots) = match qp.view().queues.send.next() {
+        let (wqe, index, slots) = match qp.queues_mut().send.next() {
             Fetched::Empty => break TurnEnd::Done,
             Fetched::Malformed { wqe, index } => {
-                qp.view().queues.send.take(1);
+                qp.queues_mut().send.take(1);
                 complete_work(qp, &wqe, index, 1, Err(Status::LocalQpOperation), shared);
                 break TurnEnd::Done;
             }
@@ -57,9 +57,9 @@ pub(crate) fn transmit_to_itself(
             Start::Never(status) => Err(status),
             Start::Now => execute_whole(qp, mem, &wqe, index, shared),
         };
-        qp.view().queues.send.take(slots);
+        qp.queues_mut().send.take(slots);
         done += 1;
-        shared.counters.wqes_executed += 1;
+        shared.counters_mut().wqes_executed += 1;
         bytes += result.unwrap_or(0) as usize;
         freed = complete_work(qp, &wqe, index, slots, result, shared);
     };
@@ -99,7 +99,7 @@ fn complete_work(
     let status = result.err().unwrap_or(Status::Success);
     let fine = qp.complete_outlined(&Retired { context, len, kind, status, verdict: Verdict::Done }, shared);
     if fine && status != Status::Success {
-        shared.counters.req_cqe_error += 1;
+        shared.counters_mut().req_cqe_error += 1;
         qp.fail(AsyncEvent::QpFatal(qp.id().number), shared);
     }
     None
@@ -132,10 +132,10 @@ fn execute_whole(
             outcome => Err(failure_status(outcome)),
         },
         Kind::WriteImm { va, rkey, .. } => {
-            let receive = qp.view().queues.receive.take().ok_or(Status::RnrRetryExceeded)?;
+            let receive = qp.queues_mut().receive.take().ok_or(Status::RnrRetryExceeded)?;
             let written = write_here(qp, mem, va, rkey, &context, len);
             if written.is_err() {
-                qp.view().queues.current = Some(receive);
+                qp.queues_mut().current = Some(receive);
                 return written;
             }
             notify(qp, mem, &receive, &notice(wqe, &kind, len), shared).map(|()| len)

@@ -26,7 +26,7 @@ impl Nic {
     /// Sets the number of work requests that a loopback queue pair executes in one turn; the default is 64.
     /// With 1, and a budget of 1 in [`transmit`](Nic::transmit), the NIC executes one work request at a time.
     pub fn set_chain_turn(&mut self, works: usize) {
-        self.shared.chain_turn = works.max(1);
+        self.shared.control_mut().turn = works.max(1);
     }
 
     /// Returns the state of a send queue; `None` if there is no such queue pair.

@@ -33,11 +33,11 @@ impl Nic {
     #[cold]
     #[inline(never)]
     pub(crate) fn pass_on(&mut self) {
-        while let Some((number, count)) = self.shared.control.enables.pop_front() {
+        while let Some((number, count)) = self.shared.control_mut().enables.pop_front() {
             // A queue pair that was destroyed in the meantime is skipped.
             let _ = self.enable(number, count);
         }
-        while let Some(index) = self.shared.control.released.pop_front() {
+        while let Some(index) = self.shared.control_mut().released.pop_front() {
             if let Some(qp) = &mut self.qps[index as usize] {
                 qp.set_waiting(false);
                 self.attend(index);
@@ -47,7 +47,7 @@ impl Nic {
 
     /// Removes a queue pair that is being destroyed from the list of waiting queue pairs.
     pub(crate) fn forget_waiting(&mut self, qp: &QueuePair, index: u32) {
-        self.shared.control.set_enabled(index, None);
+        self.shared.control_mut().set_enabled(index, None);
         if qp.is_waiting() {
             self.shared.release_all_waiting();
             self.pass_on();

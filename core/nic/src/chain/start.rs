@@ -27,8 +27,8 @@ fn start_wait(qp: &mut QueuePair, wqe: &Wqe, shared: &mut Shared) -> Start {
         return Start::Never(Status::LocalQpOperation);
     };
     let index = shared.place(qp.id().number);
-    let may_wait = shared.may_wait_for(cq, qp.id().pd);
-    let Some(queue) = shared.completion_queue(cq) else { return Start::Never(Status::LocalQpOperation) };
+    let may_wait = shared.cqs().may_wait(cq, qp.id().pd);
+    let Ok(queue) = shared.cqs_mut().get_mut(cq) else { return Start::Never(Status::LocalQpOperation) };
     if !may_wait {
         return Start::Never(Status::LocalProtection);
     }
@@ -37,7 +37,7 @@ fn start_wait(qp: &mut QueuePair, wqe: &Wqe, shared: &mut Shared) -> Start {
     }
     if !qp.set_waiting(true) {
         let before = queue.wait(index, wqe.swap_add);
-        shared.control.before[index as usize] = before;
+        shared.control_mut().before[index as usize] = before;
     }
     Start::Later
 }
@@ -47,16 +47,16 @@ fn start_enable(qp: &mut QueuePair, wqe: &Wqe, shared: &mut Shared) -> Start {
         return Start::Never(Status::LocalQpOperation);
     };
     if number == qp.id().number {
-        let may = qp.view().queues.send.enable(wqe.swap_add);
+        let may = qp.queues_mut().send.enable(wqe.swap_add);
         return if may { Start::Now } else { Start::Never(Status::LocalQpOperation) };
     }
-    let known = shared.control.enabled[shared.place(number) as usize];
+    let known = shared.control().enabled[shared.place(number) as usize];
     match known {
         Some((there, pd)) if there == number && pd == qp.id().pd => {}
         Some((there, _)) if there == number => return Start::Never(Status::LocalProtection),
         _ => return Start::Never(Status::LocalQpOperation),
     }
-    let control = &mut shared.control;
+    let control = shared.control_mut();
     if control.enables.len() == ENABLES {
         return Start::Later;
     }

@@ -44,7 +44,7 @@ impl Nic {
             Command::ResizeCq { cq, ring } => self.resize_cq(cq, ring)?.into(),
             Command::NotifyCq { cq, notify } => self.notify_cq(cq, notify)?.into(),
             Command::CountCompletions { cq } => self.count_completions(cq)?.into(),
-            Command::DestroyCq { cq } => self.destroy_cq(cq)?.into(),
+            Command::DestroyCq { cq } => self.shared.destroy_cq(cq)?.into(),
             Command::CreateQp(init) => self.create_qp(&init)?.into(),
             Command::CreateGsiQp(init) => self.create_gsi_qp(&init)?.into(),
             Command::CreateLoopback(init) => self.create_loopback(&init)?.into(),
@@ -63,16 +63,24 @@ impl Nic {
             Command::ArmSrq { srq, limit } => self.shared.arm_srq(srq, limit)?.into(),
             Command::QuerySrq(srq) => self.shared.query_srq(srq)?.into(),
             Command::DestroySrq(srq) => self.shared.destroy_srq(srq)?.into(),
-            Command::AllocXrcDomain => self.shared.xrc_domains.alloc()?.into(),
-            Command::FreeXrcDomain { domain } => self.shared.xrc_domains.free(domain)?.into(),
+            Command::AllocXrcDomain => self.shared.objects_mut().xrc_domains.alloc()?.into(),
+            Command::FreeXrcDomain { domain } => self.shared.objects_mut().xrc_domains.free(domain)?.into(),
             Command::AttachMulticast { qp, group } => self.attach_multicast(qp, group)?.into(),
-            Command::DetachMulticast { qp, group } => self.shared.groups.detach(group, qp)?.into(),
-            Command::CreateAddressHandle { pd, address } => self.shared.handles.create(pd, &address)?.into(),
-            Command::DestroyAddressHandle { handle } => self.shared.handles.destroy(handle)?.into(),
+            Command::DetachMulticast { qp, group } => {
+                self.shared.objects_mut().groups.detach(group, qp)?.into()
+            }
+            Command::CreateAddressHandle { pd, address } => {
+                self.shared.objects_mut().handles.create(pd, &address)?.into()
+            }
+            Command::DestroyAddressHandle { handle } => {
+                self.shared.objects_mut().handles.destroy(handle)?.into()
+            }
             Command::CreateFreeList(init) => self.create_free_list(&init)?.into(),
-            Command::QueryFreeList { list } => self.shared.free_lists.settled(list)?.facts().into(),
+            Command::QueryFreeList { list } => {
+                self.shared.objects_mut().free_lists.settled(list)?.facts().into()
+            }
             Command::FindBuffers { list, first, words } => self.find_buffers(list, first, words)?.into(),
-            Command::DestroyFreeList { list } => self.shared.free_lists.destroy(list)?.into(),
+            Command::DestroyFreeList { list } => self.shared.objects_mut().free_lists.destroy(list)?.into(),
             Command::DeployKernel(init) => self.deploy_kernel(&init)?.into(),
             Command::ReplaceKernel { kernel, code } => self.replace_kernel(kernel, code)?.into(),
             Command::AttachKernel { qp, kernel } => self.attach_kernel(qp, kernel)?.into(),

@@ -52,7 +52,7 @@ impl AnswerSender for QueuePair {
             false => submit_answer::<Irn>(self, message, source),
         };
         let Some(number) = number else { return wait_for_requester(self) };
-        if let (Some(strom), Some(source)) = (&mut self.view().offloads.strom, source) {
+        if let (Some(strom), Some(source)) = (&mut self.offloads_mut().strom, source) {
             strom.sent.push_back(Sent { number, block: source.block });
         }
         true
@@ -60,7 +60,7 @@ impl AnswerSender for QueuePair {
 }
 
 fn wait_for_requester(qp: &mut QueuePair) -> bool {
-    if let Some(strom) = &mut qp.view().offloads.strom {
+    if let Some(strom) = &mut qp.offloads_mut().strom {
         strom.waited_for = true;
     }
     false
@@ -95,7 +95,7 @@ fn submit_answer<R: ReliableRequester>(
         Some(ending) => Kind::WriteImm { va, rkey, imm: ending.emit() },
         None => Kind::Write { va, rkey },
     };
-    let requester = R::of(qp.view().machine).filter(|requester| requester.has_capacity())?;
+    let requester = R::of(qp.machine_mut()).filter(|requester| requester.has_capacity())?;
     let (_, number) = requester.numbers();
     requester.submit(Request { kind, len: message.len, fence: false, solicited: true, context });
     Some(number)

@@ -36,9 +36,9 @@ pub(crate) fn check_reply(
     let ReplyKind::Memory { key, va, len: len @ 1.. } = *reply else { return CheckResult::NotChecked };
     let pd = qp.id().pd;
     let owner = qp.id().owner;
-    let Some(strom) = &mut qp.view().offloads.strom else { return CheckResult::NotChecked };
+    let Some(strom) = &mut qp.offloads_mut().strom else { return CheckResult::NotChecked };
     let Some(checker) = strom.checker else { return CheckResult::NotChecked };
-    let checked = shared.kernels.check_bytes(checker, mem, pd, owner, key, va, len);
+    let checked = shared.kernels_mut().check_bytes(checker, mem, pd, owner, key, va, len);
     let since = strom.recheck.map_or(now, |recheck| recheck.since);
     let waits = checked == CheckResult::Failed && now < since.after(UNFIT_NS);
     strom.recheck = waits.then(|| Recheck { since, again: Some(now.after(AGAIN_NS)) });

@@ -81,12 +81,12 @@ pub(crate) fn execute_strom(
 
 /// Starts the timer of the delayed ACK if the executed packet requested no ACK.
 pub(super) fn conclude_delaying_ack(qp: &mut QueuePair, now: Instant, outcome: Outcome, shared: &mut Shared) {
-    let Some(Connection { responder, .. }) = qp.view().machine.rc_mut() else { return };
-    responder.conclude(outcome, &mut shared.counters);
+    let Some(Connection { responder, .. }) = qp.machine_mut().rc_mut() else { return };
+    responder.conclude(outcome, shared.counters_mut());
     if responder.has_reply() {
         return;
     }
-    if let Some(strom) = qp.view().offloads.strom.as_mut().filter(|strom| strom.delayed_ack == Instant::NEVER)
+    if let Some(strom) = qp.offloads_mut().strom.as_mut().filter(|strom| strom.delayed_ack == Instant::NEVER)
     {
         strom.delayed_ack = now.after(DELAYED_ACK_NS);
     }
@@ -94,7 +94,7 @@ pub(super) fn conclude_delaying_ack(qp: &mut QueuePair, now: Instant, outcome: O
 
 /// Stops the timer of the delayed ACK, because all responses were sent.
 pub(crate) fn clear_delayed_ack(qp: &mut QueuePair) {
-    if let Some(strom) = &mut qp.view().offloads.strom {
+    if let Some(strom) = &mut qp.offloads_mut().strom {
         strom.delayed_ack = Instant::NEVER;
     }
 }

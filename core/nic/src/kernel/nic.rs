@@ -21,7 +21,7 @@ impl Nic {
     /// Deploys a kernel and returns its number.
     pub(crate) fn deploy_kernel(&mut self, init: &KernelInit) -> Result<u32, NicError> {
         let code = self.parts.kernels(init.code)?;
-        let kernels = &mut self.shared.kernels;
+        let kernels = self.shared.kernels_mut();
         kernels.sweep();
         let taken = |kernel: &Deployed| kernel.serves(init.pd, init.opcode);
         if kernels.deployed.iter().flatten().any(taken) {
@@ -40,14 +40,14 @@ impl Nic {
 
     /// Returns the deployed kernels.
     pub(crate) fn kernels(&mut self) -> Vec<KernelFacts> {
-        self.shared.kernels.sweep();
-        self.shared.kernels.deployed.iter().flatten().map(Deployed::facts).collect()
+        self.shared.kernels_mut().sweep();
+        self.shared.kernels().deployed.iter().flatten().map(Deployed::facts).collect()
     }
 
     /// Replaces the code of a kernel, once for each lane. A lane switches when its old code rests.
     pub(crate) fn replace_kernel(&mut self, number: u32, code: PartNumber) -> Result<(), NicError> {
         let others = self.parts.kernels(code)?;
-        let (_, kernel) = self.shared.kernels.find(number)?;
+        let (_, kernel) = self.shared.kernels_mut().find(number)?;
         if kernel.lanes.len() != others.len() {
             return Err(NicError::TooSmall);
         }
@@ -60,23 +60,23 @@ impl Nic {
     /// Removes a kernel, whose requests in progress end with an error. `Busy` until all its answers are
     /// acknowledged.
     pub(crate) fn remove_kernel(&mut self, number: u32) -> Result<(), NicError> {
-        let (place, kernel) = self.shared.kernels.find(number)?;
+        let (place, kernel) = self.shared.kernels_mut().find(number)?;
         kernel.base.leaving = true;
         for index in 0..kernel.lanes.len() as u32 {
             self.end_lane(LaneId { place: place as u32, index });
         }
-        let kernels = &mut self.shared.kernels;
+        let kernels = self.shared.kernels_mut();
         kernels.sweep();
         if kernels.deployed[place].is_some() { Err(NicError::Busy) } else { Ok(()) }
     }
 
     /// Ends the current request of a lane whose kernel is being removed.
     fn end_lane(&mut self, lane: LaneId) {
-        let kernel = self.shared.kernels.deployed[lane.place as usize].as_ref();
+        let kernel = self.shared.kernels().deployed[lane.place as usize].as_ref();
         let Some(qp) = kernel.and_then(|kernel| kernel.lanes[lane.index as usize].qp) else { return };
         let Some(index) = self.index(qp) else { return };
         if let Some(qp) = &mut self.qps[index as usize] {
-            end_lane_for(qp, &mut self.shared.kernels, lane);
+            end_lane_for(qp, self.shared.kernels_mut(), lane);
         }
         self.attend(index);
     }
@@ -87,13 +87,13 @@ impl Nic {
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
         let tap = match kernel {
             None => None,
-            Some(number) => Some(self.shared.kernels.id_of(qp.id().pd, number)?),
+            Some(number) => Some(self.shared.kernels().id_of(qp.id().pd, number)?),
         };
         if !qp.machine().is_rc() && !qp.machine().is_irn() {
             return Err(NicError::NotThisService);
         }
         let slots = qp.queues().send.ring().slots();
-        qp.view().offloads.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0))).tap = tap;
+        qp.offloads_mut().strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0))).tap = tap;
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Nic {
             return Err(NicError::NotThisService);
         }
         let shared = &mut self.shared;
-        shared.kernels.serves(qp.id().pd, invocation.opcode, u32::MAX).ok_or(NicError::Unknown)?;
+        shared.kernels_mut().serves(qp.id().pd, invocation.opcode, u32::MAX).ok_or(NicError::Unknown)?;
         let ends = [invocation.first, len == invocation.left];
         let part = Part::new(invocation.opcode, invocation.tag, invocation.left, invocation.params, ends);
         let outcome = hand_over(qp, mem, &part, &invocation.bytes, shared);
@@ -126,7 +126,7 @@ impl Nic {
     pub(crate) fn check_reads(&mut self, qp: Qpn, kernel: Option<u32>) -> Result<(), NicError> {
         let index = self.index(qp).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
-        let kernels = &mut self.shared.kernels;
+        let kernels = self.shared.kernels_mut();
         let checker = match kernel {
             None => None,
             Some(number) => Some(kernels.id_of(qp.id().pd, number)?),
@@ -137,7 +137,7 @@ impl Nic {
             return Err(NicError::NotThisService);
         }
         let slots = qp.queues().send.ring().slots();
-        let strom = qp.view().offloads.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0)));
+        let strom = qp.offloads_mut().strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0)));
         // Replacing the checker resets the retry deadline.
         (strom.checker, strom.recheck) = (checker, None);
         Ok(())
@@ -149,18 +149,18 @@ impl Nic {
     #[inline(never)]
     pub(crate) fn run_kernels(&mut self, mem: Mem<'_>) -> usize {
         let mut turns = 0;
-        for _ in 0..self.shared.kernels.ready.len() {
-            let Some((lane, qp)) = self.shared.kernels.next_ready() else { break };
+        for _ in 0..self.shared.kernels().ready.len() {
+            let Some((lane, qp)) = self.shared.kernels_mut().next_ready() else { break };
             let Some(index) = qp.and_then(|qp| self.index(qp)) else { continue };
             if let Some(qp) = &mut self.qps[index as usize] {
-                go_on_lane(qp, &mut self.shared.kernels, lane, mem);
+                go_on_lane(qp, self.shared.kernels_mut(), lane, mem);
                 turns += 1;
             }
             self.attend(index);
         }
-        if std::mem::take(&mut self.shared.kernels.freed) {
-            for _ in 0..self.shared.kernels.stalled.len() {
-                let Some(number) = self.shared.kernels.stalled.pop_front() else { break };
+        if std::mem::take(&mut self.shared.kernels_mut().freed) {
+            for _ in 0..self.shared.kernels().stalled.len() {
+                let Some(number) = self.shared.kernels_mut().stalled.pop_front() else { break };
                 let Some(index) = self.index(number) else { continue };
                 if let Some(qp) = &mut self.qps[index as usize] {
                     qp.go_on_irn(mem, &mut self.shared);

@@ -88,10 +88,10 @@ fn write_viewer<'k>(qp: &mut QueuePair, shared: &'k mut Shared) -> Option<&'k mu
     let View { id, offloads, .. } = qp.view();
     let strom = offloads.strom.as_mut()?;
     let tap = strom.tap?;
-    if !shared.kernels.is_there(tap) {
+    if !shared.kernels().is_there(tap) {
         return None;
     }
-    let lane_ref = shared.kernels.find_lane_for(tap.place, id.number, strom.lane)?;
+    let lane_ref = shared.kernels_mut().find_lane_for(tap.place, id.number, strom.lane)?;
     strom.lane = lane_ref.id;
     lane_ref.looks()
 }
@@ -107,12 +107,12 @@ pub(crate) fn place_and_show(
 ) -> Outcome {
     let View { id, offloads, .. } = qp.view();
     let Some(strom) = &mut offloads.strom else { return place(qp, shared) };
-    let tap = strom.tap.filter(|tap| shared.kernels.is_there(*tap));
+    let tap = strom.tap.filter(|tap| shared.kernels().is_there(*tap));
     let Some(tap) = tap else { return place(qp, shared) };
     let Some(lane) =
-        shared.kernels.find_lane_for(tap.place, id.number, strom.lane).map(|lane_ref| lane_ref.id)
+        shared.kernels_mut().find_lane_for(tap.place, id.number, strom.lane).map(|lane_ref| lane_ref.id)
     else {
-        shared.counters.kernels_busy += 1;
+        shared.counters_mut().kernels_busy += 1;
         return Outcome::NotReady;
     };
     strom.lane = lane;
@@ -120,7 +120,7 @@ pub(crate) fn place_and_show(
     // The notification may have overrun its completion queue and ended the queue pair.
     if outcome == Outcome::Done
         && qp.offloads().strom.is_some()
-        && let Some(lane_ref) = shared.kernels.lane_ref(lane)
+        && let Some(lane_ref) = shared.kernels_mut().lane_ref(lane)
     {
         let part = Part::new(0, 0, payload.len() as u32, false, [true; 2]);
         let piece = Piece { part, passing: Some(va) };

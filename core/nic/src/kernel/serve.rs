@@ -16,7 +16,7 @@ use crate::shared::Shared;
 
 /// Enables StRoM on a queue pair at the transition to RTR.
 pub(crate) fn enable_strom(qp: &mut QueuePair) {
-    let early = match qp.view().machine {
+    let early = match qp.machine_mut() {
         Machine::Rc(connection) => {
             connection.responder.enable_strom();
             0
@@ -26,7 +26,7 @@ pub(crate) fn enable_strom(qp: &mut QueuePair) {
     };
     let mtu = qp.parameters().mtu;
     let strom = Strom::new(qp.queues().send.ring().slots(), early, mtu);
-    qp.view().offloads.strom = Some(Box::new(Strom { agreed: true, ..strom }));
+    qp.offloads_mut().strom = Some(Box::new(Strom { agreed: true, ..strom }));
 }
 
 /// Processes a packet for a kernel on a go-back-N connection.
@@ -68,16 +68,16 @@ fn hand_over_now(
     let Some(strom) = &mut offloads.strom else { return Outcome::Done };
     let hint = strom.lane;
     if part.first() {
-        strom.serving = shared.kernels.serves(id.pd, part.opcode, hint.place);
+        strom.serving = shared.kernels_mut().serves(id.pd, part.opcode, hint.place);
     }
     let place = match strom.serving {
         None => return answer_no_kernel(qp, part, shared),
-        Some(id) if part.first() || shared.kernels.is_there(id) => id.place,
+        Some(id) if part.first() || shared.kernels().is_there(id) => id.place,
         // The kernel was removed in the middle of the message, which has ended with an error.
         Some(_) => return Outcome::Done,
     };
-    let Some(mut lane_ref) = shared.kernels.find_lane_for(place, id.number, hint) else {
-        shared.counters.kernels_busy += 1;
+    let Some(mut lane_ref) = shared.kernels_mut().find_lane_for(place, id.number, hint) else {
+        shared.counters_mut().kernels_busy += 1;
         return Outcome::NotReady;
     };
     strom.lane = lane_ref.id;
@@ -95,7 +95,7 @@ fn answer_no_kernel(qp: &mut QueuePair, part: &Part, shared: &mut Shared) -> Out
     let target = Place { addr: 0, rkey: 0, len: 0 };
     let ending = Some(Ending { status: Status::NO_KERNEL, tag: part.tag() });
     if part.last() && !qp.send_message(&Message { target, len: 0, filled: 0, ending }, None) {
-        shared.counters.kernels_busy += 1;
+        shared.counters_mut().kernels_busy += 1;
         return Outcome::NotReady;
     }
     Outcome::Done
@@ -104,7 +104,7 @@ fn answer_no_kernel(qp: &mut QueuePair, part: &Part, shared: &mut Shared) -> Out
 /// IRN only: stores a packet for a kernel that arrived ahead of order.
 #[inline(never)]
 pub(crate) fn keep_rpc(qp: &mut QueuePair, slot: u32, part: &Part, payload: &[u8]) -> Outcome {
-    let Some(early) = qp.view().offloads.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize))
+    let Some(early) = qp.offloads_mut().strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize))
     else {
         return Outcome::NotReady;
     };
@@ -117,7 +117,7 @@ pub(crate) fn keep_rpc(qp: &mut QueuePair, slot: u32, part: &Part, payload: &[u8
 /// Passes a stored packet, now the next in order, to its kernel.
 #[inline(never)]
 pub(crate) fn hand_over_kept(qp: &mut QueuePair, mem: Mem<'_>, slot: u32, shared: &mut Shared) -> Outcome {
-    let Some(early) = qp.view().offloads.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize))
+    let Some(early) = qp.offloads_mut().strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize))
     else {
         return Outcome::Done;
     };
@@ -126,11 +126,11 @@ pub(crate) fn hand_over_kept(qp: &mut QueuePair, mem: Mem<'_>, slot: u32, shared
     let len = usize::from(early.len);
     let outcome = hand_over(qp, mem, &part, &bytes[..len], shared);
     // The queue pair may have ended in the meantime.
-    if let Some(strom) = &mut qp.view().offloads.strom {
+    if let Some(strom) = &mut qp.offloads_mut().strom {
         strom.early[slot as usize].bytes = bytes;
     }
-    if outcome == Outcome::NotReady && !shared.kernels.stalled.contains(&qp.id().number) {
-        shared.kernels.stalled.push_back(qp.id().number);
+    if outcome == Outcome::NotReady && !shared.kernels().stalled.contains(&qp.id().number) {
+        shared.kernels_mut().stalled.push_back(qp.id().number);
     }
     outcome
 }

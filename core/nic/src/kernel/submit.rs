@@ -33,7 +33,7 @@ pub(crate) fn submit_strom<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, 
     }
     let kind = if params { Kind::Rpc { opcode, tag } } else { Kind::RpcWrite { opcode, tag } };
     let message = qp.message(wqe, kind, len, list, index, slots);
-    if let Some(requester) = R::of(qp.view().machine) {
+    if let Some(requester) = R::of(qp.machine_mut()) {
         requester.submit(message);
     }
 }

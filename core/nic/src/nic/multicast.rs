@@ -18,7 +18,7 @@ impl Nic {
         if service != Some(Service::Ud) {
             return Err(NicError::NotThisService);
         }
-        self.shared.groups.attach(group, number)
+        self.shared.objects_mut().groups.attach(group, number)
     }
 
     /// Processes a packet whose queue pair does not exist: a multicast packet, or one to be dropped.
@@ -32,14 +32,17 @@ impl Nic {
     ) {
         let to_group = packet.bth.dest_qp().get() == MULTICAST_QPN
             && packet.bth.opcode().service() == Some(remora_wire::Service::Ud);
-        let place = arrived.destination().filter(|_| to_group).and_then(|group| self.shared.groups.of(group));
+        let place = arrived
+            .destination()
+            .filter(|_| to_group)
+            .and_then(|group| self.shared.objects().groups.of(group));
         let Some(place) = place else {
-            self.shared.counters.unknown_qp += 1;
+            self.shared.counters_mut().unknown_qp += 1;
             return;
         };
         let mut index = 0;
         let mut taken = false;
-        while let Some(number) = self.shared.groups.member(place, index) {
+        while let Some(number) = self.shared.objects().groups.member(place, index) {
             index += 1;
             let Some(place) = self.index(number) else { continue };
             let (Some(qp), shared) = (&mut self.qps[place as usize], &mut self.shared) else { continue };
@@ -51,8 +54,8 @@ impl Nic {
             self.attend(place);
         }
         if taken {
-            self.shared.counters.rcvd_pkts += 1;
-            self.shared.counters.rcvd_bytes += arrived.transport.len() as u64;
+            self.shared.counters_mut().rcvd_pkts += 1;
+            self.shared.counters_mut().rcvd_bytes += arrived.transport.len() as u64;
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::queue_pair::{GSI, QueuePair, Queues, Srq};
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
 use crate::send_queue::Fetching;
+use crate::shared_receive_queue::SrqInit;
 
 /// The XRC domain of a queue pair that is not an XRC target.
 const NO_DOMAIN: u32 = u32::MAX;
@@ -27,40 +28,26 @@ impl Nic {
     /// Creates a completion queue with optional features and returns its number.
     pub(crate) fn create_cq(&mut self, ring: PartNumber, flags: CqFlags) -> Result<u32, NicError> {
         let ring = self.parts.ring(ring)?;
-        let place = self.shared.cqs.iter().position(Option::is_none).ok_or(NicError::Full)?;
-        self.shared.cqs[place] = Some(CompletionQueue::with_flags(ring, flags));
-        Ok(place as u32)
-    }
-
-    /// Destroys a completion queue that no queue pair uses.
-    pub(crate) fn destroy_cq(&mut self, cq: u32) -> Result<(), NicError> {
-        if self.shared.cq_users.get(cq as usize).is_some_and(|users| !users.is_empty()) {
-            return Err(NicError::Busy);
-        }
-        // Queue pairs that WAIT for the completion queue test the condition again and find the queue gone.
-        self.shared.release_waiting(cq);
-        let place = self.shared.cqs.get_mut(cq as usize).ok_or(NicError::Unknown)?;
-        place.take().map(|_| ()).ok_or(NicError::Unknown)
+        self.shared.cqs_mut().create(ring, flags)
     }
 
     /// Moves a completion queue to another ring, with the completions that are not polled yet.
     pub(crate) fn resize_cq(&mut self, cq: u32, ring: PartNumber) -> Result<(), NicError> {
         let ring = self.parts.ring(ring)?;
-        let queue = self.shared.cqs.get_mut(cq as usize).and_then(Option::as_mut).ok_or(NicError::Unknown)?;
+        let queue = self.shared.cqs_mut().get_mut(cq)?;
         if queue.resize(ring) { Ok(()) } else { Err(NicError::TooSmall) }
     }
 
     /// Requests one wake-up of a completion queue, which [`wake`](Nic::wake) reports.
     pub(crate) fn notify_cq(&mut self, cq: u32, notify: Notify) -> Result<(), NicError> {
-        let queue = self.shared.cqs.get_mut(cq as usize).and_then(Option::as_mut).ok_or(NicError::Unknown)?;
+        let queue = self.shared.cqs_mut().get_mut(cq)?;
         queue.notify(notify);
         Ok(())
     }
 
     /// Returns the number of completions written since the completion queue was created.
     pub(crate) fn count_completions(&self, cq: u32) -> Result<u64, NicError> {
-        let queue = self.shared.cqs.get(cq as usize).and_then(Option::as_ref);
-        queue.map(CompletionQueue::written).ok_or(NicError::Unknown)
+        self.shared.cqs().get(cq).map(CompletionQueue::written)
     }
 
     /// Creates a queue pair in RESET and returns its number.
@@ -87,12 +74,12 @@ impl Nic {
     /// Registers a new queue pair as a user of its completion queues, and creates its receive queue.
     fn queues_of(&mut self, init: &QueuePairInit, rings: Rings) -> Result<Queues, NicError> {
         let Rings { send, receive } = rings;
-        self.shared.use_cq(init.send_cq, init.pd)?;
-        let made = self.shared.use_cq(init.receive_cq, init.pd).and_then(|()| {
+        self.shared.cqs_mut().join(init.send_cq, init.pd)?;
+        let made = self.shared.cqs_mut().join(init.receive_cq, init.pd).and_then(|()| {
             self.receive_queue(init, receive)
-                .inspect_err(|_| self.shared.release_cq(init.receive_cq, init.pd))
+                .inspect_err(|_| self.shared.cqs_mut().leave(init.receive_cq, init.pd))
         });
-        let (receive, srq) = made.inspect_err(|_| self.shared.release_cq(init.send_cq, init.pd))?;
+        let (receive, srq) = made.inspect_err(|_| self.shared.cqs_mut().leave(init.send_cq, init.pd))?;
         Ok(Queues { send, receive, srq })
     }
 
@@ -125,9 +112,9 @@ impl Nic {
     }
 
     fn put_qp(&mut self, index: u32, number: Qpn, init: &QueuePairInit, queues: Queues, xrc_domain: u32) {
-        let owner = Owner::new(self.shared.engine, number.get());
+        let owner = Owner::new(self.shared.properties().engine, number.get());
         let enabled = (init.fetching != Fetching::Posted).then_some((number, init.pd));
-        self.shared.control.set_enabled(index, enabled);
+        self.shared.control_mut().set_enabled(index, enabled);
         self.qps[index as usize] = Some(Box::new(QueuePair::new(number, owner, init, queues, xrc_domain)));
     }
 
@@ -142,9 +129,10 @@ impl Nic {
                 Ok((ReceiveQueue::new(ring.ok_or(NicError::NoPart)?, *max_sge), None))
             }
             (Receives::Shared(number), Service::Rc | Service::Uc | Service::Ud) => {
-                let (place, stride) = self.shared.srqs.join(*number)?;
-                let pd = self.shared.srqs.get(place).map_or(Pd::NONE, |queue| queue.pd);
-                let buffer = ReceiveQueue::buffer(stride).inspect_err(|_| self.shared.srqs.leave(place))?;
+                let (place, stride) = self.shared.objects_mut().srqs.join(*number)?;
+                let pd = self.shared.objects().srqs.get(place).map_or(Pd::NONE, |queue| queue.pd);
+                let buffer = ReceiveQueue::buffer(stride)
+                    .inspect_err(|_| self.shared.objects_mut().srqs.leave(place))?;
                 Ok((buffer, Some(Srq { place, pd })))
             }
             (Receives::None, Service::XrcInitiator) => Ok((ReceiveQueue::buffer(1)?, None)),
@@ -156,11 +144,11 @@ impl Nic {
     /// completions are discarded.
     pub(crate) fn destroy_qp(&mut self, number: Qpn) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
-        if self.shared.groups.has(number) {
+        if self.shared.objects().groups.has(number) {
             return Err(NicError::Busy);
         }
         let Some(mut qp) = self.qps[index as usize].take() else { return Err(NicError::Unknown) };
-        qp.view().offloads.end(number, &mut self.shared);
+        qp.offloads_mut().end(number, &mut self.shared);
         self.forget_waiting(&qp, index);
         qp.release(&mut self.shared);
         if qp.is_queued() {
@@ -205,5 +193,17 @@ impl Nic {
     /// Returns the state of a queue pair; `None` if there is no such queue pair.
     pub fn qp_state(&self, number: Qpn) -> Option<State> {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.state())
+    }
+
+    /// Creates a shared receive queue and returns its number.
+    pub(crate) fn create_srq(&mut self, init: &SrqInit) -> Result<Qpn, NicError> {
+        let ring = self.parts.ring(init.ring)?;
+        self.shared.create_srq(init, ring)
+    }
+
+    /// Moves a shared receive queue to another ring, with the posted work requests.
+    pub(crate) fn resize_srq(&mut self, srq: Qpn, ring: PartNumber) -> Result<(), NicError> {
+        let ring = self.parts.ring(ring)?;
+        self.shared.resize_srq(srq, ring)
     }
 }

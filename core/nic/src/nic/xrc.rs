@@ -20,7 +20,7 @@ impl Nic {
     pub(crate) fn create_xrc_target(&mut self, domain: u32) -> Result<Qpn, NicError> {
         let buffer = ReceiveQueue::buffer(MAX_SLOTS as u64)?;
         let send_ring = ReceiveQueue::buffer(1)?.into_ring();
-        self.shared.xrc_domains.join(domain)?;
+        self.shared.objects_mut().xrc_domains.join(domain)?;
         let init = QueuePairInit {
             service: Service::XrcTarget,
             pd: Pd::NONE,
@@ -32,6 +32,7 @@ impl Nic {
             fetching: Fetching::Posted,
         };
         let queues = Queues { send: send_ring, receive: buffer, srq: None };
-        self.place_qp(&init, queues, domain).inspect_err(|_| self.shared.xrc_domains.leave(domain))
+        self.place_qp(&init, queues, domain)
+            .inspect_err(|_| self.shared.objects_mut().xrc_domains.leave(domain))
     }
 }

@@ -160,7 +160,7 @@ pub(crate) fn request_bundle(
     };
     let Some(first) = requester.part(0) else { return NextRequest::Plain };
     let remote = path.remote;
-    let counters = &mut shared.counters;
+    let counters = shared.counters_mut();
     let sent = if count > 1 && load.is_operation_list() {
         let head = operation_list_bth(count, remote, first.psn);
         let none = Extensions::default();
@@ -223,7 +223,7 @@ fn respond_together(
     let pd = qp.id().pd;
     let owner = qp.id().owner;
     let mtu = qp.parameters().mtu as usize;
-    let Connection { path, responder, .. } = qp.view().machine.rc_mut()?;
+    let Connection { path, responder, .. } = qp.machine_mut().rc_mut()?;
     let mixed = out.seals(path.address_path.peer);
     let mut count = 0;
     let mut total = 0;
@@ -243,7 +243,7 @@ fn respond_together(
     let head = bth::Repr::new(Opcode::BUNDLE, remote, psn);
     let none = Extensions::default();
     let len = total as u32;
-    let counters = &mut shared.counters;
+    let counters = shared.counters_mut();
     let sent = emit_outlined(&mut path.address_path, out, counters, &head, &none, len, &mut |out| {
         let mut offset = 0;
         let mut left = count;

@@ -16,7 +16,7 @@ use super::result::ResultSink;
 use super::{OperationInProgress, Prism, ResponderState};
 use crate::machine::{Connection, Machine};
 use crate::queue_pair::{QueuePair, View};
-use crate::shared::Shared;
+use crate::shared::{Shared, SharedView};
 
 type Done = Result<(), NakCode>;
 
@@ -33,7 +33,8 @@ pub(crate) fn serve_prism(
 ) {
     let View { id, machine, offloads, .. } = qp.view();
     let Some(prism) = &mut offloads.prism else { return };
-    let lists = &mut shared.free_lists;
+    let SharedView { objects, counters, .. } = shared.view();
+    let lists = &mut objects.free_lists;
     let ((number, kept_from), msn) = match machine {
         Machine::Rc(connection) => (connection.responder.fetches(), connection.responder.msn()),
         Machine::Irn(irn) => (irn.responder.fetches(), irn.responder.msn()),
@@ -57,7 +58,6 @@ pub(crate) fn serve_prism(
         (Err(_), _) => prism.state.abandon(lists),
     }
     let done = done.map(|()| answer);
-    let counters = &mut shared.counters;
     prism.counted = match machine {
         Machine::Rc(Connection { responder, .. }) => {
             responder.conclude_prism(done, counters);
@@ -78,7 +78,7 @@ pub(crate) fn place_in_scratch(qp: &mut QueuePair, mem: Mem<'_>, va: u64, payloa
     let refused = Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR);
     let pd = qp.id().pd;
     let owner = qp.id().owner;
-    let Some(prism) = qp.view().offloads.prism.as_mut().filter(|_| is_scratch(va)) else { return refused };
+    let Some(prism) = qp.offloads_mut().prism.as_mut().filter(|_| is_scratch(va)) else { return refused };
     let scratch = prism.lend_scratch(mem);
     let reach = Reach { mem, pd, owner, key: 0, scratch };
     match reach.span(va, payload.len(), Access::REMOTE_WRITE) {

@@ -12,7 +12,7 @@ impl Nic {
     /// Creates a free list and returns its number.
     pub(crate) fn create_free_list(&mut self, init: &FreeListInit) -> Result<u64, NicError> {
         let ring = self.parts.ring(init.ring)?;
-        self.shared.free_lists.create(*init, ring)
+        self.shared.objects_mut().free_lists.create(*init, ring)
     }
 
     /// Returns the bits of the buffers of a free list that are neither free nor resting.
@@ -20,7 +20,7 @@ impl Nic {
         if words > MAX_WORDS {
             return Err(NicError::TooLarge);
         }
-        let list = self.shared.free_lists.settled(list)?;
+        let list = self.shared.objects_mut().free_lists.settled(list)?;
         let mut bits = vec![0; words as usize];
         list.out(first, &mut bits);
         Ok(bits)

@@ -24,7 +24,7 @@ use crate::gather::{self, LocalMemory};
 use crate::machine::Connection;
 use crate::queue_pair::{QueuePair, View};
 use crate::reliable::GoBackN;
-use crate::shared::Shared;
+use crate::shared::{Shared, SharedView};
 
 /// Returns the BTH of an operation list of `count` operations.
 pub(super) fn operation_list_bth(count: usize, remote: Qpn, psn: Psn) -> bth::Repr {
@@ -54,7 +54,7 @@ pub(crate) fn take_operation_list(
 ) {
     match packet.bth.opcode() {
         // IRN does not use operation lists.
-        _ if !qp.machine().is_rc() => shared.counters.malformed_pkts += 1,
+        _ if !qp.machine().is_rc() => shared.counters_mut().malformed_pkts += 1,
         Opcode::OPERATION_LIST => serve_operation_list(qp, now, mem, packet, shared),
         _ => take_operation_list_answer(qp, now, mem, packet, shared),
     }
@@ -71,8 +71,8 @@ fn serve_operation_list(
     let View { id, machine, offloads, .. } = qp.view();
     let Some(Connection { responder, .. }) = machine.rc_mut() else { return };
     let Some(prism) = &mut offloads.prism else { return };
-    let counters = &mut shared.counters;
-    let lists = &mut shared.free_lists;
+    let SharedView { objects, counters, .. } = shared.view();
+    let lists = &mut objects.free_lists;
     let Some(passed) = responder.receive_operation_list(packet, counters) else { return };
     let (number, kept_from) = responder.fetches();
     prism.begin(now, mem, kept_from, responder.msn(), lists);
@@ -120,7 +120,7 @@ fn take_operation_list_answer(
     let pd = id.pd;
     let ring = queues.send.ring();
     let Some(Connection { requester, .. }) = machine.rc_mut() else { return };
-    requester.receive_operation_list_answer(now, packet, &mut shared.counters, |context, result| {
+    requester.receive_operation_list_answer(now, packet, shared.counters_mut(), |context, result| {
         let fine = match result {
             ListedResult::Number(head, rest) => put_result(mem, pd, ring, context, head, rest),
             ListedResult::Bytes(bytes) => gather::scatter(mem, pd, ring, context, 0, bytes),

@@ -25,7 +25,7 @@ pub(crate) fn submit_prism<R: ReliableRequester>(qp: &mut QueuePair, wqe: &Wqe, 
     }
     // The list and the inline data are behind the second slot.
     let message = qp.message(wqe, Kind::Prism(extended), len, list, index + 1, slots - 1);
-    if let Some(requester) = R::of(qp.view().machine) {
+    if let Some(requester) = R::of(qp.machine_mut()) {
         requester.submit_prism(Message { solicited: false, ..message });
     }
 }

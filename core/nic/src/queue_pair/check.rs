@@ -27,16 +27,16 @@ impl QueuePair {
         self.queues.send.check();
         self.queues.receive.check();
         for cq in [self.queues.send_cq, self.queues.receive_cq] {
-            if let Some(Some(queue)) = shared.cqs.get(cq as usize) {
+            if let Ok(queue) = shared.cqs().get(cq) {
                 queue.check();
             }
         }
-        if let Some(queue) = self.queues.srq.and_then(|srq| shared.srqs.get(srq.place)) {
+        if let Some(queue) = self.queues.srq.and_then(|srq| shared.objects().srqs.get(srq.place)) {
             queue.check();
         }
         // A queue pair in error has given up the order of its machines.
         if self.state != State::Err {
-            self.check_machine(shared.mtu);
+            self.check_machine(shared.properties().mtu);
         }
     }
 

@@ -73,9 +73,9 @@ impl QueuePair {
     /// A switch has marked a packet from its peer.
     #[cold]
     pub(crate) fn marked(&mut self, now: Instant, shared: &mut Shared) {
-        shared.counters.np_ecn_marked_roce_packets += 1;
+        shared.counters_mut().np_ecn_marked_roce_packets += 1;
         self.notifier.is_due |= self.machine.path().is_some()
-            && self.notifier.marks.marked(now, &shared.defaults.congestion.dcqcn);
+            && self.notifier.marks.marked(now, &shared.defaults().congestion.dcqcn);
     }
 
     /// Sends a CNP if one is due, before any other packet of the queue pair. Go-back-N's `respond` has a copy
@@ -117,7 +117,7 @@ impl QueuePair {
         let bth = bth::Repr { becn: true, ..bth::Repr::new(Opcode::CNP, path.remote, Psn::new(0)) };
         let class = path.cnp_class;
         let address_path = &mut path.address_path;
-        let counters = &mut shared.counters;
+        let counters = shared.counters_mut();
         let none = Extensions::default();
         let zeros = |bytes: &mut [u8]| {
             bytes.fill(0);
@@ -125,7 +125,7 @@ impl QueuePair {
         };
         let sent = emit_from(address_path, class, out, counters, &bth, &none, CNP_PAYLOAD, zeros);
         if matches!(sent, Sent::Yes(_)) {
-            shared.counters.np_cnp_sent += 1;
+            shared.counters_mut().np_cnp_sent += 1;
             self.notifier.is_due = false;
         }
         Some(sent)
@@ -136,9 +136,9 @@ impl QueuePair {
     pub(crate) fn notified(&mut self, now: Instant, shared: &mut Shared) {
         let handled = self.congestion.as_mut().is_some_and(|congestion| congestion.notified(now));
         if handled {
-            shared.counters.rp_cnp_handled += 1;
+            shared.counters_mut().rp_cnp_handled += 1;
         } else {
-            shared.counters.rp_cnp_ignored += 1;
+            shared.counters_mut().rp_cnp_ignored += 1;
         }
     }
 }

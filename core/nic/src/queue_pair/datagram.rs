@@ -23,29 +23,29 @@ impl QueuePair {
         shared: &mut Shared,
     ) {
         let Some((notice, source)) = ud::receive(packet, qkey) else {
-            shared.counters.qkey_viol_cntr += 1;
+            shared.counters_mut().qkey_viol_cntr += 1;
             return;
         };
         if self.queues.current.is_none() {
             self.queues.current = self.take_receive(shared);
         }
         let Some(receive) = self.queues.current else {
-            shared.counters.out_of_buffer += 1;
-            shared.counters.rx_dropped_messages += 1;
+            shared.counters_mut().out_of_buffer += 1;
+            shared.counters_mut().rx_dropped_messages += 1;
             return;
         };
-        let grh = grh(arrived, shared.endpoint);
+        let grh = grh(arrived, shared.properties().endpoint);
         let put = |offset, data: &[u8]| {
             gather::deliver_outlined(mem, self.receive_pd(), &self.queues.receive, &receive, offset, data)
         };
         // The payload is written first: if it does not fit, no memory changes.
         if let Err(too_long) = put(GRH as u32, packet.payload).and_then(|()| put(0, &grh)) {
-            shared.counters.rx_dropped_messages += 1;
+            shared.counters_mut().rx_dropped_messages += 1;
             self.undelivered_quietly(&receive, too_long, shared);
             return;
         }
         self.queues.current = None;
-        shared.counters.rx_send_requests += 1;
+        shared.counters_mut().rx_send_requests += 1;
         let network = if arrived.source.address.is_ipv4() { NetworkType::Ipv4 } else { NetworkType::Ipv6 };
         self.delivered(&receive, &notice, source, network, shared);
     }

@@ -21,7 +21,7 @@ use crate::machine::{Connection, Machine};
 use crate::path::PeerPath;
 use crate::prism::{self, NextRequest, request_bundle, respond_bundle};
 use crate::reliable::{self, GoBackN, PlannedRequest, ReliableRequester};
-use crate::shared::Shared;
+use crate::shared::{Shared, SharedView};
 use crate::turn::{TURN_BYTES, TURN_PACKETS, TurnEnd, TurnUsage};
 
 /// Number of requests, including answers of StRoM kernels, that are sent before responses in a turn.
@@ -247,7 +247,7 @@ impl QueuePair {
         used: &mut TurnUsage,
         mut next: impl FnMut(&mut QueuePair, &mut E, &mut Shared) -> Option<Sent>,
     ) -> TurnEnd {
-        while used.packets < shared.turn_packets && used.bytes < TURN_BYTES {
+        while used.packets < shared.properties().turn_packets && used.bytes < TURN_BYTES {
             let Some(sent) = next(self, out, shared) else { return TurnEnd::Done };
             match sent {
                 Sent::Yes(len) => {
@@ -313,17 +313,17 @@ impl QueuePair {
         let owner = self.id.owner;
         let connection = self.machine.rc_mut()?;
         if checked == CheckResult::Refused {
-            connection.responder.deny(NakCode::REMOTE_OPERATIONAL_ERROR, &mut shared.counters);
+            connection.responder.deny(NakCode::REMOTE_OPERATIONAL_ERROR, shared.counters_mut());
             return Some(Sent::Denied);
         }
         let path = &mut connection.path;
-        let counters = &mut shared.counters;
+        let SharedView { counters, kernels, .. } = shared.view();
         let sent = if X::ANY && reply.kind.is_kept() {
             prism::emit_kept(path, out, counters, &reply, connection.responder.kept())
         } else if !X::ANY || path.service == 0 {
             let (ext, len) = response_headers(&reply);
             let bth = response_bth(&reply, path.remote);
-            let checked = (checked == CheckResult::Passed).then(|| shared.kernels.checked_bytes());
+            let checked = (checked == CheckResult::Passed).then(|| kernels.checked_bytes());
             let (class, fetched) =
                 (path.reply_class(&reply.kind), Fetched { mem, pd, owner, kind: &reply.kind, checked });
             emit_from(&mut path.address_path, class, out, counters, &bth, &ext, len, fetched)
@@ -332,12 +332,12 @@ impl QueuePair {
         };
         match sent {
             Sent::Yes(_) => {
-                if connection.responder.sent(&reply, &mut shared.counters) {
+                if connection.responder.sent(&reply, shared.counters_mut()) {
                     self.fail(fatal_event(self.id.number, &reply.aeth), shared);
                 }
             }
             // The memory region was deregistered after the READ request was accepted.
-            Sent::Denied => connection.responder.deny(NakCode::REMOTE_ACCESS_ERROR, &mut shared.counters),
+            Sent::Denied => connection.responder.deny(NakCode::REMOTE_ACCESS_ERROR, shared.counters_mut()),
             Sent::Blocked | Sent::Stopped(_) => {}
         }
         self.unless_stopped(out, Some(sent))
@@ -389,8 +389,7 @@ impl QueuePair {
         let ring = self.queues.send.ring();
         let (path, requester) = R::with_path(&mut self.machine)?;
         let context = requester.context(&plan)?;
-        let counters = &mut shared.counters;
-        let kernels = &shared.kernels;
+        let SharedView { counters, kernels, .. } = shared.view();
         let answer = if X::KERNELS { kernels.answer(context) } else { None };
         let gathered = Gathered { mem, pd, ring, context, offset: plan.offset(), answer };
         let sent = R::emit_request::<X>(path, out, counters, &plan, gathered);
@@ -442,7 +441,7 @@ impl QueuePair {
         let Some((plan, extended)) = requester.plan_prism(now) else { return NextRequest::Plain };
         let Some(context) = requester.context(&plan) else { return NextRequest::Plain };
         let bth = plan.bth(path.remote);
-        let counters = &mut shared.counters;
+        let counters = shared.counters_mut();
         let offset = plan.offset();
         let len = plan.payload_len();
         let sent =
@@ -466,9 +465,9 @@ impl QueuePair {
         match sent {
             Sent::Yes(_) => {
                 if PRISM {
-                    requester.sent_prism(now, plan, &mut shared.counters);
+                    requester.sent_prism(now, plan, shared.counters_mut());
                 } else {
-                    requester.sent(now, plan, &mut shared.counters);
+                    requester.sent(now, plan, shared.counters_mut());
                 }
                 if X::ANY
                     && let Some(congestion) = &mut self.congestion

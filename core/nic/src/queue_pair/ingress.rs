@@ -23,7 +23,7 @@ use crate::reliable::{GoBackN, ReliableRequester};
 use crate::request::{CompletionKind, WorkCompletion};
 use crate::ring::Ring;
 use crate::service_bits;
-use crate::shared::Shared;
+use crate::shared::{Shared, SharedView};
 use crate::unreliable::Unreliable;
 
 impl QueuePair {
@@ -50,13 +50,13 @@ impl QueuePair {
                 || self.offloads.prism.is_some())
             && packet.bth.is_default();
         if !fits {
-            shared.counters.unknown_qp += 1;
+            shared.counters_mut().unknown_qp += 1;
             return false;
         }
-        let own_port = shared.endpoint.udp_port;
-        let checks = shared.checks_icrc && arrived.is_sealed();
-        if checks && !path.intact(arrived, own_port, &mut shared.spans, shared.now) {
-            shared.counters.rx_icrc_encapsulated += 1;
+        let SharedView { properties, counters, spans, now, .. } = shared.view();
+        let checks = properties.checks_icrc && arrived.is_sealed();
+        if checks && !path.intact(arrived, properties.endpoint.udp_port, spans, now) {
+            counters.rx_icrc_encapsulated += 1;
             return false;
         }
         true
@@ -131,7 +131,7 @@ impl QueuePair {
         match (self.id.service, packet.bth.opcode().is_request()) {
             (Service::XrcTarget, true) => self.serve_extended(mem, &plain, shared),
             (Service::XrcInitiator, false) => self.answer::<GoBackN>(now, mem, &plain, shared),
-            _ => shared.counters.unknown_qp += 1,
+            _ => shared.counters_mut().unknown_qp += 1,
         }
     }
 
@@ -148,7 +148,7 @@ impl QueuePair {
 
     /// Processes the packets of a PRISM bundle, one after the other, as if each had arrived in its own frame.
     fn take_bundle(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
-        if shared.checks_icrc {
+        if shared.properties().checks_icrc {
             self.prefetch_all(mem, packet);
         }
         for part in bundle::parts(packet.payload) {
@@ -185,11 +185,11 @@ impl QueuePair {
         self.establish(shared);
         let Some(connection) = self.machine.rc_mut() else { return };
         if self.offloads.strom.is_some() {
-            let action = connection.responder.receive(packet, &mut shared.counters);
+            let action = connection.responder.receive(packet, shared.counters_mut());
             return self.serve_action(now, mem, action, packet, shared);
         }
         let at_once = AtOnce { mem, pd: self.id.pd, owner: self.id.owner, payload: packet.payload };
-        let action = connection.responder.receive_with(packet, &mut shared.counters, at_once);
+        let action = connection.responder.receive_with(packet, shared.counters_mut(), at_once);
         if !matches!(action, Action::Nothing) {
             self.serve_action(now, mem, action, packet, shared);
         }
@@ -219,7 +219,7 @@ impl QueuePair {
         }
         let outcome = self.execute(mem, action, packet.payload, shared);
         if let Some(connection) = self.machine.rc_mut() {
-            connection.responder.conclude(outcome, &mut shared.counters);
+            connection.responder.conclude(outcome, shared.counters_mut());
         }
     }
 
@@ -331,9 +331,9 @@ impl QueuePair {
     /// Handles a message that does not fit its receive work request (`too_long`), or whose buffer is not
     /// writable. Both sides report an error.
     pub(crate) fn undelivered(&mut self, receive: &Receive, too_long: bool, shared: &mut Shared) -> Outcome {
-        shared.counters.resp_cqe_error += 1;
+        shared.counters_mut().resp_cqe_error += 1;
         let (status, code) = if too_long {
-            shared.counters.resp_local_length_error += 1;
+            shared.counters_mut().resp_local_length_error += 1;
             (Status::LocalLength, NakCode::INVALID_REQUEST)
         } else {
             (Status::LocalProtection, NakCode::REMOTE_OPERATIONAL_ERROR)
@@ -387,7 +387,7 @@ impl QueuePair {
     #[inline(never)]
     fn keeps_key(&mut self, receive: &Receive, shared: &mut Shared) -> Outcome {
         let completion = self.received(receive, Status::MwBind);
-        shared.counters.resp_cqe_error += 1;
+        shared.counters_mut().resp_cqe_error += 1;
         self.complete_receive(receive, completion, false, shared);
         Outcome::End
     }
@@ -405,7 +405,7 @@ impl QueuePair {
         let pd = self.id.pd;
         let ring = self.queues.send.ring();
         let Some(requester) = R::of(&mut self.machine) else { return };
-        let reaction = requester.receive(now, packet, &mut shared.counters);
+        let reaction = requester.receive(now, packet, shared.counters_mut());
         if let Some(congestion) = &mut self.congestion {
             congestion.answered(now, requester.progress());
         }
@@ -489,7 +489,7 @@ fn react(
 }
 
 fn malformed(shared: &mut Shared) {
-    shared.counters.malformed_pkts += 1;
+    shared.counters_mut().malformed_pkts += 1;
 }
 
 fn access(result: Result<(), AccessError>) -> Outcome {

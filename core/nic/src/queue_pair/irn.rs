@@ -16,7 +16,7 @@ impl QueuePair {
     /// INIT to RTR over IRN. The peer can record `peer` packets ahead of the order.
     #[inline(never)]
     pub(crate) fn connect_irn(&mut self, path: PeerPath, peer: u32, shared: &Shared) {
-        let reach = u64::from(shared.defaults.irn.reach());
+        let reach = u64::from(shared.defaults().irn.reach());
         if self.queues.srq.is_some()
             && self.queues.receive.capacity() < reach
             && let Ok(buffers) = ReceiveQueue::buffers(self.queues.receive.stride(), reach)
@@ -32,8 +32,8 @@ impl QueuePair {
         let rq_psn = given.rq_psn.unwrap_or_default();
         self.machine = Machine::Irn(Box::new(Irn {
             path,
-            requester: Requester::new(sq_psn, capacity, parameters, &shared.defaults.irn, peer),
-            responder: Responder::new(rq_psn, &parameters, self.allowed, &shared.defaults.irn, peer),
+            requester: Requester::new(sq_psn, capacity, parameters, &shared.defaults().irn, peer),
+            responder: Responder::new(rq_psn, &parameters, self.allowed, &shared.defaults().irn, peer),
             bound: BoundReceives::new(receives),
             peer,
         }));

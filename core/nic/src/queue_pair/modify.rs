@@ -21,7 +21,7 @@ impl QueuePair {
     pub(crate) fn modify(&mut self, change: &Modify, shared: &mut Shared) -> Result<(), ModifyFault> {
         let target = change.state.unwrap_or(self.state);
         modify(self.state, target, self.id.service, change.given()).map_err(ModifyFault::Transition)?;
-        change.check_values(self.state, shared.defaults.any_path_mtu)?;
+        change.check_values(self.state, shared.defaults().any_path_mtu)?;
         if self.id.number.get() == GSI && change.qkey.is_some_and(|qkey| qkey != GSI_QKEY) {
             return Err(ModifyFault::Value(Attributes::QKEY));
         }
@@ -45,16 +45,16 @@ impl QueuePair {
             _ => self.retune(change),
         }
         if change.congestion.is_some() || (self.state, target) == (State::Init, State::Rtr) {
-            self.control_congestion(&shared.defaults.congestion);
+            self.control_congestion(&shared.defaults().congestion);
         } else if change.rate_limit.is_some() {
-            self.limit_rate(&shared.defaults.congestion);
+            self.limit_rate(&shared.defaults().congestion);
         }
         if target == State::Sqd && self.state != State::Sqd {
             self.raised.drained = false;
         }
         self.state = target;
         if target == State::Rts && self.offloads.strom.is_some() {
-            shared.kernels.wake(self.id.number);
+            shared.kernels_mut().wake(self.id.number);
         }
         if target == State::Sqd {
             // Without messages in flight, the send queue is drained immediately.
@@ -73,12 +73,12 @@ impl QueuePair {
         set(&mut parameters.timeout_ns, change.timeout.map(timers::ack_timeout_ns));
         set(&mut parameters.retry_cnt, change.retry_cnt);
         set(&mut parameters.rnr_retry, change.rnr_retry);
-        if shared.defaults.retries_forever {
+        if shared.defaults().retries_forever {
             parameters.retry_cnt = FOR_EVER;
         }
         if given.irn.is_none() {
-            set(&mut parameters.timeout_ns, shared.defaults.rto_ns);
-            parameters.backoff = shared.defaults.rto_ns.is_none();
+            set(&mut parameters.timeout_ns, shared.defaults().rto_ns);
+            parameters.backoff = shared.defaults().rto_ns.is_none();
         }
         set(&mut self.allowed, change.access.map(allowed));
     }
@@ -86,10 +86,10 @@ impl QueuePair {
     /// Transition INIT to RTR: starts the responder. The requester starts at RTS.
     fn connect(&mut self, shared: &Shared) {
         let settings = &mut self.attributes;
-        let window = settings.given.window.unwrap_or(shared.defaults.window).clamp(1, MAX_WINDOW);
+        let window = settings.given.window.unwrap_or(shared.defaults().window).clamp(1, MAX_WINDOW);
         settings.parameters.window = window;
-        settings.parameters.ack_every = shared.defaults.ack_every;
-        settings.parameters.read_piece = shared.defaults.read_piece.clamp(1, window);
+        settings.parameters.ack_every = shared.defaults().ack_every;
+        settings.parameters.read_piece = shared.defaults().read_piece.clamp(1, window);
         let given = &settings.given;
         let rq_psn = given.rq_psn.unwrap_or_default();
         if self.id.service == Service::Ud {
@@ -102,7 +102,7 @@ impl QueuePair {
         let capacity = self.queues.send.messages();
         if self.id.service == Service::Uc {
             self.machine = Machine::Unreliable(Unreliable::Connected(Box::new(Connected {
-                path: PeerPath::new(&address, remote, service_bits::UC, shared.defaults.classes),
+                path: PeerPath::new(&address, remote, service_bits::UC, shared.defaults().classes),
                 requester: uc::Requester::new(Psn::new(0), mtu),
                 responder: uc::Responder::new(rq_psn, mtu, self.allowed.write),
             })));
@@ -110,7 +110,7 @@ impl QueuePair {
         }
         let bits = if self.id.service == Service::Rc { 0 } else { service_bits::XRC };
         let prism = given.prism == Some(true) && self.id.service == Service::Rc;
-        let path = PeerPath::new(&address, remote, bits, shared.defaults.classes);
+        let path = PeerPath::new(&address, remote, bits, shared.defaults().classes);
         if let Some(peer) = given.irn.filter(|_| self.id.service == Service::Rc) {
             self.connect_irn(path, peer, shared);
         } else {
@@ -144,7 +144,7 @@ impl QueuePair {
             Machine::Irn(irn) => {
                 let capacity = self.queues.send.ring().slots() as u32;
                 irn.requester =
-                    irn::Requester::new(sq_psn, capacity, *parameters, &shared.defaults.irn, irn.peer);
+                    irn::Requester::new(sq_psn, capacity, *parameters, &shared.defaults().irn, irn.peer);
                 irn.responder.retune(self.allowed, parameters);
             }
             Machine::Unreliable(Unreliable::Connected(connected)) => {
@@ -192,7 +192,7 @@ impl QueuePair {
             return;
         }
         for cq in [self.queues.send_cq, self.queues.receive_cq] {
-            if let Some(queue) = shared.completion_queue(cq) {
+            if let Ok(queue) = shared.cqs_mut().get_mut(cq) {
                 queue.remove(self.id.number);
             }
         }

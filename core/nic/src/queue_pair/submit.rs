@@ -61,7 +61,7 @@ impl QueuePair {
             return false;
         }
         self.queues.send.take_one();
-        shared.counters.wqes_executed += 1;
+        shared.counters_mut().wqes_executed += 1;
         let message = self.message(&wqe, kind, len.into(), List::One, index, 1);
         if let Some(requester) = R::of(&mut self.machine) {
             requester.submit(message);
@@ -97,7 +97,7 @@ impl QueuePair {
                     }
                 }
                 self.queues.send.take(slots);
-                shared.counters.wqes_executed += 1;
+                shared.counters_mut().wqes_executed += 1;
                 self.submit_one::<R>(mem, &wqe, index, slots);
             }
         }

@@ -17,7 +17,7 @@ use crate::emit::Sent;
 use crate::event::AsyncEvent;
 use crate::receive_queue::Receive;
 use crate::send_queue::Fetched;
-use crate::shared::Shared;
+use crate::shared::{Shared, SharedView};
 use crate::unreliable::Unreliable;
 use crate::wqe::Wqe;
 
@@ -77,7 +77,7 @@ impl QueuePair {
                     return false;
                 }
                 self.queues.send.take(slots);
-                shared.counters.wqes_executed += 1;
+                shared.counters_mut().wqes_executed += 1;
                 let begun = match start {
                     Start::Never(status) => Err(status),
                     _ => self.begin(mem, &wqe, index, slots, shared),
@@ -139,7 +139,7 @@ impl QueuePair {
             return;
         }
         if !fine {
-            shared.counters.req_cqe_error += 1;
+            shared.counters_mut().req_cqe_error += 1;
             self.state = State::Sqe;
             self.flush_send_queue(shared);
         }
@@ -159,7 +159,7 @@ impl QueuePair {
         let hears = self.may_receive();
         let service = packet.bth.opcode().service();
         let Some(unreliable) = self.machine.unreliable_mut().filter(|_| hears) else {
-            shared.counters.unknown_qp += 1;
+            shared.counters_mut().unknown_qp += 1;
             return false;
         };
         let fits = packet.bth.pkey() & 0x7fff == 0x7fff
@@ -172,19 +172,19 @@ impl QueuePair {
                 Unreliable::Datagrams(_) => service == Some(remora_wire::Service::Ud),
             };
         if !fits {
-            shared.counters.unknown_qp += 1;
+            shared.counters_mut().unknown_qp += 1;
             return false;
         }
-        let intact = !shared.checks_icrc
+        let intact = !shared.properties().checks_icrc
             || !arrived.is_sealed()
             || match unreliable {
                 Unreliable::Connected(connected) => {
-                    let own_port = shared.endpoint.udp_port;
-                    connected.path.intact(arrived, own_port, &mut shared.spans, shared.now)
+                    let SharedView { properties, spans, now, .. } = shared.view();
+                    connected.path.intact(arrived, properties.endpoint.udp_port, spans, now)
                 }
                 Unreliable::Datagrams(datagrams) => datagrams.intact(arrived, shared),
             };
-        shared.counters.rx_icrc_encapsulated += u64::from(!intact);
+        shared.counters_mut().rx_icrc_encapsulated += u64::from(!intact);
         intact
     }
 
@@ -203,13 +203,13 @@ impl QueuePair {
         }
         match self.machine.unreliable_mut() {
             Some(Unreliable::Connected(connected)) => {
-                let action = connected.responder.receive(packet, &mut shared.counters);
+                let action = connected.responder.receive(packet, shared.counters_mut());
                 if action == Action::Nothing {
                     return;
                 }
                 let outcome = self.execute_outlined(mem, action, packet.payload, shared);
                 if let Some(Unreliable::Connected(connected)) = self.machine.unreliable_mut() {
-                    connected.responder.conclude(outcome, &mut shared.counters);
+                    connected.responder.conclude(outcome, shared.counters_mut());
                 }
             }
             Some(Unreliable::Datagrams(datagrams)) => {
@@ -230,10 +230,10 @@ impl QueuePair {
         shared: &mut Shared,
     ) -> Outcome {
         if too_long {
-            shared.counters.resp_local_length_error += 1;
+            shared.counters_mut().resp_local_length_error += 1;
         } else {
             self.queues.current = None;
-            shared.counters.resp_cqe_error += 1;
+            shared.counters_mut().resp_cqe_error += 1;
             let completion = self.received(receive, Status::LocalProtection);
             self.complete_receive(receive, completion, false, shared);
             self.fail(AsyncEvent::QpFatal(self.id.number), shared);

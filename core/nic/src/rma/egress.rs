@@ -76,7 +76,7 @@ impl Rma {
             if idle == SOURCES || passed == PASSED {
                 return if passed > 0 { TurnEnd::Blocked } else { TurnEnd::Done };
             }
-            let before = shared.counters.sent_bytes;
+            let before = shared.counters_mut().sent_bytes;
             self.turn = (self.turn + 1) % SOURCES;
             let left = match self.turn {
                 0 => self.send_refusal(out, shared),
@@ -87,7 +87,7 @@ impl Rma {
             match left {
                 Some(true) => {
                     (used.packets, idle) = (used.packets + 1, 0);
-                    used.bytes += (shared.counters.sent_bytes - before) as usize;
+                    used.bytes += (shared.counters_mut().sent_bytes - before) as usize;
                 }
                 Some(false) if !out.has_space_per_peer() => return TurnEnd::Blocked,
                 Some(false) => (passed, idle) = (passed + 1, 0),
@@ -118,7 +118,7 @@ impl Rma {
         out: &mut dyn Egress,
         shared: &mut Shared,
     ) -> Option<bool> {
-        let (slot, response) = self.responder.plan(shared.mtu)?;
+        let (slot, response) = self.responder.plan(shared.properties().mtu)?;
         let served = self.responder.served(slot)?;
         let context = served.context;
         let request = *served.request();
@@ -190,7 +190,7 @@ impl Rma {
         out: &mut dyn Egress,
         shared: &mut Shared,
     ) -> Option<bool> {
-        let answer = self.requester.plan(shared.mtu)?;
+        let answer = self.requester.plan(shared.properties().mtu)?;
         let DataPiece { slot, server_slot, offset, len, tags } = answer;
         let command = self.commands[usize::from(slot)].clone()?;
         let pd = self.portals.owner(slot).map(|portal| portal.pd);
@@ -261,7 +261,7 @@ impl Rma {
         let body = Body::Request(request::Repr {
             pid: portal.pid,
             incarnation: portal.incarnation,
-            max_payload: shared.mtu.min(u32::from(u16::MAX)) as u16,
+            max_payload: shared.properties().mtu.min(u32::from(u16::MAX)) as u16,
         });
         let destination = Destination { endpoint: command.server, origin: None };
         let outgoing = Outgoing {
@@ -290,7 +290,7 @@ impl Rma {
         };
         let body = Body::Solicit(solicit::Repr {
             server_slot: slot | SERVED,
-            max_payload: shared.mtu.min(u32::from(u16::MAX)) as u16,
+            max_payload: shared.properties().mtu.min(u32::from(u16::MAX)) as u16,
             timeout: self.responder.timeout(slot) as u32,
         });
         let outgoing =
@@ -303,14 +303,18 @@ impl Rma {
     fn send(&mut self, outgoing: &Outgoing<'_>, out: &mut dyn Egress, shared: &mut Shared) -> Left {
         let Outgoing { destination, header, body, tags, key } = outgoing;
         let len = Message::len(header, body);
-        let is_ipv4 = shared.endpoint.address.is_ipv4() && destination.endpoint.address.is_ipv4();
+        let is_ipv4 =
+            shared.properties().endpoint.address.is_ipv4() && destination.endpoint.address.is_ipv4();
         let Some(peer) = out.peer_of(&destination.endpoint, destination.origin) else {
-            shared.counters.rma_unreachable += 1;
+            shared.counters_mut().rma_unreachable += 1;
             return Left::Yes(self.next_nonce(key));
         };
         let start = out.start(peer);
         let below = start.overhead(is_ipv4);
-        let route = Route { traffic_class: DSCP << 2, ..Route::new(shared.endpoint, destination.endpoint) };
+        let route = Route {
+            traffic_class: DSCP << 2,
+            ..Route::new(shared.properties().endpoint, destination.endpoint)
+        };
         out.mark(route.ip_fields());
         let Some(lease) = out.lend(peer, Class::default(), below + len) else {
             self.full_peer = peer;
@@ -333,8 +337,8 @@ impl Rma {
         frame[clear..len - TAG_LEN].copy_from_slice(text);
         frame[len - TAG_LEN..].copy_from_slice(&tag);
         out.commit();
-        shared.counters.sent_pkts += 1;
-        shared.counters.sent_bytes += len as u64;
+        shared.counters_mut().sent_pkts += 1;
+        shared.counters_mut().sent_bytes += len as u64;
         Left::Yes(header.nonce)
     }
 }

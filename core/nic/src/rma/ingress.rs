@@ -27,11 +27,11 @@ impl Rma {
         shared: &mut Shared,
     ) {
         let Ok(message) = Message::parse(arrived.transport) else {
-            shared.counters.malformed_pkts += 1;
+            shared.counters_mut().malformed_pkts += 1;
             return;
         };
-        shared.counters.rcvd_pkts += 1;
-        shared.counters.rcvd_bytes += arrived.transport.len() as u64;
+        shared.counters_mut().rcvd_pkts += 1;
+        shared.counters_mut().rcvd_bytes += arrived.transport.len() as u64;
         let destination = Destination { endpoint: arrived.source, origin };
         match (message.header.kind, &message.body) {
             (_, Body::Request(request)) => {
@@ -88,12 +88,12 @@ impl Rma {
         let key = self.keys.derive(header.region, epoch, region_key.bytes(), &identity);
         let authentic = self.opens(&key, &TagSequence::EMPTY, message);
         let Some(region) = region.filter(|_| authentic) else {
-            shared.counters.rma_bad_requests += 1;
+            shared.counters_mut().rma_bad_requests += 1;
             self.fail_request(now, header, destination, super::RESERVED_KEY, shared);
             return;
         };
         if !permitted(mem, header, &region) {
-            shared.counters.rma_access_errors += 1;
+            shared.counters_mut().rma_access_errors += 1;
             let body = Body::Completion(completion::Repr { status: completion::Status::AccessError });
             self.refuse(Kind::Completion, header, body, destination, key, shared);
             return;
@@ -116,9 +116,9 @@ impl Rma {
             new_key: [0; KEY_LEN],
         };
         match self.responder.accept(now, accepted, context, &mut self.solicitation) {
-            Accepted::Slot(_) => shared.counters.rma_served += 1,
+            Accepted::Slot(_) => shared.counters_mut().rma_served += 1,
             Accepted::Nack => {
-                shared.counters.rma_nacks_sent += 1;
+                shared.counters_mut().rma_nacks_sent += 1;
                 self.refuse(Kind::Nack, header, Body::None, destination, key, shared);
             }
         }
@@ -135,7 +135,7 @@ impl Rma {
         shared: &mut Shared,
     ) {
         if !self.may_fail(now) {
-            shared.counters.rma_failures_suppressed += 1;
+            shared.counters_mut().rma_failures_suppressed += 1;
             return;
         }
         self.refuse(Kind::AuthenticationFailure, header, Body::None, destination, key, shared);
@@ -152,7 +152,7 @@ impl Rma {
         shared: &mut Shared,
     ) {
         if self.refusals.len() == MAX_REFUSALS {
-            shared.counters.rma_refusals_dropped += 1;
+            shared.counters_mut().rma_refusals_dropped += 1;
             return;
         }
         let tags = TagSequence::new(header.nonce);
@@ -168,12 +168,12 @@ impl Rma {
         let len = header.length;
         let expected = self.requester.expects(slot, Kind::Data);
         let Some((_, tags)) = expected.filter(|_| self.requester.awaits(slot, offset, len)) else {
-            shared.counters.rma_unexpected += 1;
+            shared.counters_mut().rma_unexpected += 1;
             return;
         };
         let Some(command) = self.commands[usize::from(slot)].clone() else { return };
         if !self.opens(&command.key, &tags, message) {
-            shared.counters.rma_bad_responses += 1;
+            shared.counters_mut().rma_bad_responses += 1;
             return;
         }
         let pd = self.portals.owner(slot).map(|portal| portal.pd);
@@ -203,7 +203,7 @@ impl Rma {
     ) {
         let slot = message.header.slot;
         let Some((_, tags)) = self.requester.expects(slot, kind) else {
-            shared.counters.rma_unexpected += 1;
+            shared.counters_mut().rma_unexpected += 1;
             return;
         };
         let Some(command) = &self.commands[usize::from(slot)] else { return };
@@ -216,7 +216,7 @@ impl Rma {
             self.opens_at(reserved, &tags, message)
         };
         if !authentic && !anyone {
-            shared.counters.rma_bad_responses += 1;
+            shared.counters_mut().rma_bad_responses += 1;
             return;
         }
         if anyone {
@@ -241,7 +241,7 @@ impl Rma {
         };
         match self.requester.completed(now, slot, status, &mut self.solicitation) {
             Some(ended) => self.complete(&ended, shared),
-            None => shared.counters.rma_unexpected += 1,
+            None => shared.counters_mut().rma_unexpected += 1,
         }
     }
 
@@ -253,14 +253,14 @@ impl Rma {
         let offset = header.offset;
         let len = header.length;
         let Some(served) = self.responder.expects(slot) else {
-            shared.counters.rma_unexpected += 1;
+            shared.counters_mut().rma_unexpected += 1;
             return;
         };
         let context = served.context;
         let tags = served.tags();
         let request = *served.request();
         if !self.opens(&context.key, &tags, message) {
-            shared.counters.rma_bad_responses += 1;
+            shared.counters_mut().rma_bad_responses += 1;
             return;
         }
         let regions = self.regions.clone();
@@ -270,7 +270,7 @@ impl Rma {
         };
         let now = self.time_of_copy(now);
         if !self.responder.awaits(now, slot, offset, len) {
-            shared.counters.rma_late_pieces += 1;
+            shared.counters_mut().rma_late_pieces += 1;
             return;
         }
         let placed = match request.kind {
@@ -319,7 +319,7 @@ impl Rma {
             self.revoke(now, slot, shared);
             return;
         }
-        shared.counters.rma_rekeys += 1;
+        shared.counters_mut().rma_rekeys += 1;
         self.keys.forget(region);
         for other in (0..self.settings.served).filter(|other| *other != slot) {
             let stale = self.responder.served(other).is_some_and(|served| {
@@ -347,7 +347,7 @@ impl Rma {
             nonce: request.nonce,
         };
         self.responder.abort(slot, &mut self.solicitation);
-        shared.counters.rma_revoked += 1;
+        shared.counters_mut().rma_revoked += 1;
         self.fail_request(now, &header, context.destination, context.key, shared);
     }
 }

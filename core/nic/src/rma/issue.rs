@@ -78,7 +78,7 @@ impl Rma {
 
     /// Completes an invalid command with an error.
     fn refuse_command(&self, number: usize, slot: u16, shared: &mut Shared) {
-        shared.counters.rma_malformed_commands += 1;
+        shared.counters_mut().rma_malformed_commands += 1;
         let refused = OperationEnd { slot, status: Status::LocalError, issue_delay: 0, total_delay: 0 };
         self.write_completion(number, &Completion::entry(&refused, Kind::Read, 0), shared);
     }
@@ -127,9 +127,9 @@ impl Rma {
         let Some((kind, size)) = self.commands.get_mut(slot).and_then(forget) else { return };
         self.delays.ended(ended);
         match ended.status {
-            Status::Timeout => shared.counters.rma_timeouts += 1,
-            Status::DispatchTimeout => shared.counters.rma_dispatch_timeouts += 1,
-            Status::Nack => shared.counters.rma_nacks_received += 1,
+            Status::Timeout => shared.counters_mut().rma_timeouts += 1,
+            Status::DispatchTimeout => shared.counters_mut().rma_dispatch_timeouts += 1,
+            Status::Nack => shared.counters_mut().rma_nacks_received += 1,
             _ => {}
         }
         let entry = Completion::entry(ended, kind, size);
@@ -156,7 +156,7 @@ impl Rma {
                 }
                 Party::Served(slot) => {
                     self.responder.not_dispatched(slot);
-                    shared.counters.rma_nacks_sent += 1;
+                    shared.counters_mut().rma_nacks_sent += 1;
                 }
             }
         }
@@ -164,7 +164,7 @@ impl Rma {
             self.complete(&ended, shared);
         }
         while self.responder.expire(now, &mut self.solicitation).is_some() {
-            shared.counters.rma_served_timeouts += 1;
+            shared.counters_mut().rma_served_timeouts += 1;
         }
     }
 }

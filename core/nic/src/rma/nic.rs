@@ -54,8 +54,8 @@ impl Nic {
         }
         let cq = init.cq;
         let pd = init.pd;
-        self.shared.use_cq(cq, pd)?;
-        rma.portals.create(init, ring).inspect_err(|_| self.shared.release_cq(cq, pd))
+        self.shared.cqs_mut().join(cq, pd)?;
+        rma.portals.create(init, ring).inspect_err(|_| self.shared.cqs_mut().leave(cq, pd))
     }
 
     /// Destroys a portal, whose operations end without completions.
@@ -68,7 +68,7 @@ impl Nic {
                 rma.requester.end(now, slot, Status::Timeout, &mut rma.solicitation);
             }
         }
-        self.shared.release_cq(portal.cq, portal.pd);
+        self.shared.cqs_mut().leave(portal.cq, portal.pd);
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl Nic {
             Some(rma) if begins => {
                 rma.receive(now, mem, arrived, frame.origin.or_else(mac), &mut self.shared);
             }
-            _ => self.shared.counters.malformed_pkts += 1,
+            _ => self.shared.counters_mut().malformed_pkts += 1,
         }
     }
 

@@ -20,7 +20,7 @@ use crate::prism;
 use crate::queue_pair::QueuePair;
 use crate::queue_pair::egress::{EmitRequest, Extras, fatal_event};
 use crate::reliable::{self, PlannedRequest};
-use crate::shared::Shared;
+use crate::shared::{Shared, SharedView};
 
 impl QueuePair {
     /// Returns true if a queue pair other than plain RC may have packets to send.
@@ -98,7 +98,7 @@ impl QueuePair {
         if sent == Sent::Denied {
             // The memory region was deregistered after the READ request was accepted, or a kernel refuses to
             // send its data.
-            let instead = irn.responder.deny(&reply, code, &mut shared.counters);
+            let instead = irn.responder.deny(&reply, code, shared.counters_mut());
             let Some(instead) = instead else { return Some(sent) };
             reply = instead;
             sent = answer(irn, out, shared, &reply, |_, _, _| false);
@@ -106,7 +106,7 @@ impl QueuePair {
         if sent == Sent::Blocked && out.has_space_per_peer() {
             irn.responder.blocked(now);
         }
-        if matches!(sent, Sent::Yes(_)) && irn.responder.sent(now, &reply, &mut shared.counters) {
+        if matches!(sent, Sent::Yes(_)) && irn.responder.sent(now, &reply, shared.counters_mut()) {
             self.fail(fatal_event(self.id.number, &reply.aeth), shared);
         }
         self.unless_stopped(out, Some(sent))
@@ -170,7 +170,7 @@ fn acknowledge(irn: &mut Irn, out: &mut impl Egress, shared: &mut Shared) -> Opt
         &mut irn.path.address_path,
         irn.path.ack_class,
         out,
-        &mut shared.counters,
+        shared.counters_mut(),
         &bth,
         &ext,
         additions.len() as u32,
@@ -197,7 +197,7 @@ fn answer(
         let Reply { opcode, psn, aeth, kind, .. } = *reply;
         let plain = rc::Reply { opcode, psn, aeth, kind };
         let kept = irn.responder.kept(reply);
-        return prism::emit_kept(&mut irn.path, out, &mut shared.counters, &plain, &kept);
+        return prism::emit_kept(&mut irn.path, out, shared.counters_mut(), &plain, &kept);
     }
     let mut ext = Extensions {
         aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
@@ -216,7 +216,7 @@ fn answer(
         pad: packet::pad_for(len as usize),
         ..bth::Repr::new(reply.opcode, irn.path.remote, reply.psn)
     };
-    let Shared { counters, kernels, .. } = shared;
+    let SharedView { counters, kernels, .. } = shared.view();
     let class = irn.path.reply_class(&reply.kind);
     emit_from(&mut irn.path.address_path, class, out, counters, &bth, &ext, len, |bytes: &mut [u8]| {
         if added > 0 {

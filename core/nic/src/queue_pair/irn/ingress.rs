@@ -48,7 +48,7 @@ impl QueuePair {
             && self.place(mem, write.key, write.va, write.extent, write.payload) == Outcome::Done
         {
             if let Some(irn) = self.machine.irn_mut() {
-                irn.responder.passed(&write, &mut shared.counters);
+                irn.responder.passed(&write, shared.counters_mut());
             }
             return;
         }
@@ -59,7 +59,7 @@ impl QueuePair {
     #[inline(never)]
     fn serve_any(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         let Some(irn) = self.machine.irn_mut() else { return };
-        let (mut step, mut payload) = irn.responder.receive(now, packet, &mut shared.counters);
+        let (mut step, mut payload) = irn.responder.receive(now, packet, shared.counters_mut());
         // A full completion queue ends the queue pair within this loop.
         while step != Step::Nothing && self.state != State::Err {
             if let Step::Execute(Action::Prism(request)) = step {
@@ -67,7 +67,7 @@ impl QueuePair {
             } else {
                 let outcome = self.perform(mem, step, payload, shared);
                 let Some(irn) = self.machine.irn_mut() else { return };
-                irn.responder.conclude(outcome, &mut shared.counters);
+                irn.responder.conclude(outcome, shared.counters_mut());
             }
             let Some(irn) = self.machine.irn_mut() else { return };
             (step, payload) = (irn.responder.due(), &[]);
@@ -81,7 +81,7 @@ impl QueuePair {
         while step != Step::Nothing && self.state != State::Err {
             let outcome = self.perform(mem, step, &[], shared);
             let Some(irn) = self.machine.irn_mut() else { return };
-            irn.responder.conclude(outcome, &mut shared.counters);
+            irn.responder.conclude(outcome, shared.counters_mut());
             step = irn.responder.due();
         }
     }
