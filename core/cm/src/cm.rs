@@ -4,20 +4,20 @@ mod active;
 mod check;
 mod disconnect;
 mod passive;
-mod received_mad;
+mod receive;
 mod reject;
 mod sidr;
 mod timers;
 
 use std::collections::VecDeque;
 
-use received_mad::ReceivedMad;
 use remora_wire::mad::{CmMessage, LEN, ServiceId, time_ns};
 
 use crate::cm_id::{RemoteId, RemoteQp};
 use crate::id_table::IdTable;
 use crate::index::Index;
 use crate::listeners::Listeners;
+use crate::received_mad::ReceivedMad;
 use crate::state::On;
 use crate::{
     CmConfig, CmCounters, CmError, CmEvent, CmState, EventKind, GidPair, Instant, Listen, MadPath,

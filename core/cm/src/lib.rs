@@ -40,6 +40,7 @@ mod instant;
 mod listeners;
 mod parameters;
 mod private_data;
+mod received_mad;
 mod state;
 
 pub use cm::Cm;

@@ -7,8 +7,6 @@ mod transitions;
 
 use std::fmt;
 
-use transitions::TRANSITIONS;
-
 /// The state of an id, named as in IBTA and Linux.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CmState {
@@ -66,11 +64,6 @@ impl CmState {
         CmState::SidrReqRcvd,
         CmState::SidrRepSent,
     ];
-
-    /// Returns the state after `on`; `None` if the state has no transition for it.
-    pub(crate) fn after(self, on: On) -> Option<CmState> {
-        TRANSITIONS.iter().find(|row| row.source == self && row.on == on).map(|row| row.target)
-    }
 
     /// Returns whether the last message waits for an answer and is repeated.
     pub const fn repeats(self) -> bool {
@@ -218,6 +211,7 @@ impl fmt::Display for On {
 mod tests {
     use std::fmt::Write as _;
 
+    use super::transitions::TRANSITIONS;
     use super::*;
 
     const TITLE: &str = "\

@@ -5,9 +5,9 @@ use remora_wire::mad::{Answered, Attribute, CmMessage, RejectReason, mra, path, 
 use remora_wire::{Psn, Qpn};
 
 use super::Cm;
-use super::received_mad::ReceivedMad;
 use super::timers::interval_ns;
 use crate::private_data::field;
+use crate::received_mad::ReceivedMad;
 use crate::state::On;
 use crate::{
     CmError, CmState, ConnParam, ConnectParam, EventKind, Instant, PrivateData, QpAttributes, Rejection,

@@ -3,8 +3,8 @@
 use remora_wire::mad::{Answered, Attribute, CmMessage, RejectReason, SidrStatus, drep, dreq};
 
 use super::Cm;
-use super::received_mad::ReceivedMad;
 use crate::private_data::field;
+use crate::received_mad::ReceivedMad;
 use crate::state::On;
 use crate::{Cause, CmError, CmState, EventKind, Instant, PrivateData, RejectParam, SidrReplyParam};
 

@@ -5,10 +5,10 @@ use remora_wire::mad::req::ConnectedService;
 use remora_wire::mad::{Answered, Attribute, CmMessage, PortSpace, RejectReason, ip_cm, rep, req, rtu};
 
 use super::Cm;
-use super::received_mad::ReceivedMad;
 use super::timers::interval_ns;
 use crate::cm_id::{RemoteId, RemoteQp};
 use crate::private_data::field;
+use crate::received_mad::ReceivedMad;
 use crate::state::On;
 use crate::{
     AcceptParam, CmError, CmState, ConnParam, ConnectRequest, EventKind, GidPair, Instant, PrivateData,

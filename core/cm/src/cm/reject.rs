@@ -3,8 +3,8 @@
 use remora_wire::mad::{Answered, CmMessage, INFO_LEN, RejectReason, rej};
 
 use super::Cm;
-use super::received_mad::ReceivedMad;
 use crate::cm_id::RemoteId;
+use crate::received_mad::ReceivedMad;
 use crate::state::On;
 use crate::{Cause, CmError, CmState, EventKind, GidPair, PrivateData, RejectParam, Rejection};
 

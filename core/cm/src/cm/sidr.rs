@@ -4,10 +4,10 @@ use remora_wire::Qpn;
 use remora_wire::mad::{CmMessage, INFO_LEN, PortSpace, SidrStatus, ip_cm, sidr_rep, sidr_req};
 
 use super::Cm;
-use super::received_mad::ReceivedMad;
 use super::timers::interval_ns;
 use crate::cm_id::RemoteId;
 use crate::private_data::field;
+use crate::received_mad::ReceivedMad;
 use crate::state::On;
 use crate::{CmError, CmState, EventKind, Instant, PrivateData, SidrReplyParam, SidrRequestParam};
 

@@ -81,3 +81,10 @@ pub(super) const TRANSITIONS: [Transition; 56] = {
         row(SidrRepSent, TimewaitOver, Idle),
     ]
 };
+
+impl CmState {
+    /// Returns the state after `on`; `None` if the state has no transition for it.
+    pub(crate) fn after(self, on: On) -> Option<CmState> {
+        TRANSITIONS.iter().find(|row| row.source == self && row.on == on).map(|row| row.target)
+    }
+}

@@ -6,25 +6,8 @@ use remora_wire::mad::{
 };
 
 use super::Cm;
-use crate::{GidPair, Instant, MadPath};
-
-/// The parts of a received MAD besides its body, and the time of its arrival.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct ReceivedMad {
-    pub now: Instant,
-    pub gids: GidPair,
-    pub transaction_id: u64,
-    /// The traffic class of answers: that of the path which a REQ names, or that with which another message
-    /// arrived.
-    pub traffic_class: u8,
-}
-
-impl ReceivedMad {
-    /// Returns the path of an answer that belongs to no id.
-    pub(super) const fn answer_path(&self) -> MadPath {
-        MadPath { gids: self.gids, traffic_class: self.traffic_class }
-    }
-}
+use crate::received_mad::ReceivedMad;
+use crate::{Instant, MadPath};
 
 impl Cm {
     /// Processes a MAD that arrived on QP 1 at `now` by `path`, whose remote GID is the sender's. `fresh` is
