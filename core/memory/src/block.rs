@@ -2,6 +2,8 @@
 
 use crate::Error;
 use crate::access::ENOMEM;
+#[cfg(all(target_os = "linux", not(miri)))]
+use crate::mapping::{self, Mapping};
 use crate::on_nic::Extent;
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -19,11 +21,8 @@ pub(crate) struct Block {
 #[derive(Debug)]
 enum Origin {
     Heap(Layout),
-    /// Anonymous pages of this process (mmap).
     #[cfg(all(target_os = "linux", not(miri)))]
-    Pages,
-    #[cfg(all(target_os = "linux", not(miri)))]
-    Memfd(std::os::fd::OwnedFd),
+    Mapped(Mapping),
     /// A piece of on-NIC memory. Dropping the block releases the extent; until then the whole on-NIC memory
     /// stays mapped.
     OnNic {
@@ -42,8 +41,6 @@ unsafe impl Sync for Block {}
 /// available.
 #[cfg(all(target_os = "linux", not(miri)))]
 const PAGES_FROM: usize = 256 << 10;
-#[cfg(all(target_os = "linux", not(miri)))]
-const HUGE: usize = 2 << 20;
 
 impl Block {
     /// Allocates `len` zeroed bytes of this process.
@@ -53,7 +50,7 @@ impl Block {
         }
         #[cfg(all(target_os = "linux", not(miri)))]
         if len >= PAGES_FROM {
-            return mapped::anonymous(len);
+            return mapping::anonymous(len).map(Block::mapped);
         }
         let align = if len >= 4096 { 4096 } else { 64 };
         let layout = Layout::from_size_align(len, align).map_err(|_| Error::Invalid)?;
@@ -67,9 +64,15 @@ impl Block {
     pub(crate) fn zeros(len: usize) -> Result<Block, Error> {
         #[cfg(all(target_os = "linux", not(miri)))]
         if len >= PAGES_FROM {
-            return mapped::lazy(len);
+            return mapping::lazy(len).map(Block::mapped);
         }
         Block::heap(len)
+    }
+
+    /// Wraps a mapping.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub(crate) fn mapped(mapping: Mapping) -> Block {
+        Block { start: mapping.start, len: mapping.len, origin: Origin::Mapped(mapping) }
     }
 
     /// Wraps the piece of on-NIC memory that begins at `start` within `whole`.
@@ -81,7 +84,7 @@ impl Block {
     pub(crate) fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         use std::os::fd::AsFd;
         match &self.origin {
-            Origin::Memfd(fd) => Some(fd.as_fd()),
+            Origin::Mapped(mapping) => mapping.fd.as_ref().map(AsFd::as_fd),
             _ => None,
         }
     }
@@ -89,160 +92,9 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        match &self.origin {
+        if let Origin::Heap(layout) = &self.origin {
             // SAFETY: allocated with this layout, and no `Bytes` is left that could reach it.
-            Origin::Heap(layout) => unsafe { std::alloc::dealloc(self.start.as_ptr(), *layout) },
-            #[cfg(all(target_os = "linux", not(miri)))]
-            // SAFETY: mapped by us with this length, and no `Bytes` is left that could reach it.
-            Origin::Pages | Origin::Memfd(_) => unsafe {
-                libc::munmap(self.start.as_ptr().cast(), self.len);
-            },
-            Origin::OnNic { .. } => {}
+            unsafe { std::alloc::dealloc(self.start.as_ptr(), *layout) };
         }
-    }
-}
-
-#[cfg(all(target_os = "linux", not(miri)))]
-pub(crate) mod mapped {
-    //! Mappings are populated when they are made, because a page fault in the middle of a message costs
-    //! more than the message. Populating writes to each page: a shared page that was only read is mapped
-    //! read-only.
-    use super::*;
-    use std::ffi::CString;
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-
-    fn last_error() -> Error {
-        Error::Os(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
-    }
-
-    pub(crate) fn anonymous(len: usize) -> Result<Block, Error> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let huge = len >= HUGE;
-        // Huge pages need 2 MiB alignment: map more, and unmap both ends.
-        let len_with_slack = if huge { len.checked_add(HUGE).ok_or(Error::Invalid)? } else { len };
-        let start = map(len_with_slack, flags, -1)?;
-        if huge {
-            let skip = start.align_offset(HUGE);
-            let len_pages = len.next_multiple_of(page());
-            // SAFETY: both ends lie in the fresh mapping and outside the part that is kept.
-            let start = unsafe {
-                if skip > 0 {
-                    libc::munmap(start.as_ptr().cast(), skip);
-                }
-                let start = start.add(skip);
-                let rest = len_with_slack.next_multiple_of(page()) - skip - len_pages;
-                if rest > 0 {
-                    libc::munmap(start.add(len_pages).as_ptr().cast(), rest);
-                }
-                // This is only advice: if the kernel refuses it, the pages are small.
-                libc::madvise(start.as_ptr().cast(), len_pages, libc::MADV_HUGEPAGE);
-                start
-            };
-            return populate(Block { start, len, origin: Origin::Pages });
-        }
-        populate(Block { start, len, origin: Origin::Pages })
-    }
-
-    /// Pages that are not populated.
-    pub(crate) fn lazy(len: usize) -> Result<Block, Error> {
-        let start = map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)?;
-        Ok(Block { start, len, origin: Origin::Pages })
-    }
-
-    pub(crate) fn memfd(name: &str, len: usize) -> Result<Block, Error> {
-        let name = CString::new(name).map_err(|_| Error::Invalid)?;
-        let size = libc::off_t::try_from(len).map_err(|_| Error::Invalid)?;
-        if size == 0 {
-            return Err(Error::Invalid);
-        }
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // glibc has a function for this system call only since version 2.27.
-        // SAFETY: the name is a C string; the result is checked.
-        let fd = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) };
-        let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(last_error)?;
-        // SAFETY: a new descriptor that nobody else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // The file is sealed against shrinking: a peer that truncated it would kill this process by SIGBUS.
-        // It is sealed against further seals, by which a peer would make it read-only for others.
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        // SAFETY: the descriptor is ours, and the other arguments are integers.
-        let made = unsafe {
-            libc::ftruncate(fd.as_raw_fd(), size) == 0
-                && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) == 0
-        };
-        if made { share(fd, len) } else { Err(last_error()) }
-    }
-
-    pub(crate) fn from_memfd(fd: OwnedFd, expected: Option<usize>) -> Result<Block, Error> {
-        // SAFETY: fstat fills the struct that it is given; zero is a value of it.
-        let (status, stat) = unsafe {
-            let mut stat: libc::stat = std::mem::zeroed();
-            (libc::fstat(fd.as_raw_fd(), &mut stat), stat)
-        };
-        if status != 0 {
-            return Err(last_error());
-        }
-        // SAFETY: our descriptor.
-        let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
-        let len = usize::try_from(stat.st_size).map_err(|_| Error::Invalid)?;
-        let expected = expected.is_none_or(|expected| expected == len);
-        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 || len == 0 || !expected {
-            return Err(Error::Invalid);
-        }
-        share(fd, len)
-    }
-
-    fn share(fd: OwnedFd, len: usize) -> Result<Block, Error> {
-        let start = map(len, libc::MAP_SHARED, fd.as_raw_fd())?;
-        populate(Block { start, len, origin: Origin::Memfd(fd) })
-    }
-
-    fn map(len: usize, flags: libc::c_int, fd: libc::c_int) -> Result<NonNull<u8>, Error> {
-        // SAFETY: a mapping at an address of the kernel's choice touches nothing that exists.
-        let start = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0)
-        };
-        if start == libc::MAP_FAILED {
-            // mmap refuses a locked mapping beyond RLIMIT_MEMLOCK with EAGAIN; mappings are locked after
-            // mlockall(MCL_FUTURE). A hardware NIC, which locks by itself, returns ENOMEM then.
-            Err(match last_error() {
-                Error::Os(libc::EAGAIN) => Error::Os(libc::ENOMEM),
-                error => error,
-            })
-        } else {
-            NonNull::new(start.cast()).ok_or(Error::Invalid)
-        }
-    }
-
-    fn populate(block: Block) -> Result<Block, Error> {
-        const MADV_POPULATE_WRITE: libc::c_int = 23;
-        // SAFETY: the block is mapped, and populating changes no byte.
-        let done = unsafe { libc::madvise(block.start.as_ptr().cast(), block.len, MADV_POPULATE_WRITE) };
-        if done == 0 {
-            return Ok(block);
-        }
-        match last_error() {
-            // Kernels before 5.14, and sandboxes, do not know the advice: touch each page by a write that
-            // changes nothing. (fetch_add(0) would be compiled to a load.)
-            Error::Os(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EOPNOTSUPP) => {
-                for at in (0..block.len).step_by(page()) {
-                    // SAFETY: within the block.
-                    let byte = unsafe { std::sync::atomic::AtomicU8::from_ptr(block.start.add(at).as_ptr()) };
-                    let _ = byte.compare_exchange(
-                        0,
-                        0,
-                        std::sync::atomic::Ordering::SeqCst,
-                        std::sync::atomic::Ordering::SeqCst,
-                    );
-                }
-                Ok(block)
-            }
-            error => Err(error),
-        }
-    }
-
-    fn page() -> usize {
-        // SAFETY: reads a constant of the system.
-        usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
     }
 }

@@ -64,7 +64,7 @@ impl Bytes {
     /// systems other than Linux.
     pub fn memfd(name: &str, len: usize) -> Result<Bytes, Error> {
         #[cfg(all(target_os = "linux", not(miri)))]
-        return crate::block::mapped::memfd(name, len).map(Bytes::from_block);
+        return crate::mapping::memfd(name, len).map(Block::mapped).map(Bytes::from_block);
         #[cfg(not(all(target_os = "linux", not(miri))))]
         {
             let _ = (name, len);
@@ -79,7 +79,7 @@ impl Bytes {
     /// by truncating it); `Os` if the system refuses.
     #[cfg(all(target_os = "linux", not(miri)))]
     pub fn from_memfd(fd: std::os::fd::OwnedFd) -> Result<Bytes, Error> {
-        crate::block::mapped::from_memfd(fd, None).map(Bytes::from_block)
+        crate::mapping::from_memfd(fd, None).map(Block::mapped).map(Bytes::from_block)
     }
 
     /// Like [`from_memfd`](Bytes::from_memfd), if the memory has exactly `len` bytes: another process may
@@ -89,7 +89,7 @@ impl Bytes {
     /// `Invalid` also if the memory has another length.
     #[cfg(all(target_os = "linux", not(miri)))]
     pub fn from_memfd_of(fd: std::os::fd::OwnedFd, len: usize) -> Result<Bytes, Error> {
-        crate::block::mapped::from_memfd(fd, Some(len)).map(Bytes::from_block)
+        crate::mapping::from_memfd(fd, Some(len)).map(Block::mapped).map(Bytes::from_block)
     }
 
     /// Returns the descriptor; `None` unless the block is a memfd.

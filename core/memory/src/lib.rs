@@ -53,6 +53,8 @@ mod copy;
 mod entry;
 mod fork;
 mod key;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod mapping;
 mod mem;
 mod null;
 mod on_nic;

@@ -2,6 +2,7 @@
 
 mod change;
 mod command;
+mod repeat;
 mod reregister;
 mod windows;
 
