@@ -30,7 +30,7 @@ pub mod solicit;
 mod tag_sequence;
 
 pub use completion::Status;
-pub use header::{Class, Kind, Nonce};
+pub use header::{Class, Kind, Nonce, begins};
 pub use message::{Body, Message};
 pub use tag_sequence::{MAX_AAD, TagSequence};
 
@@ -56,12 +56,6 @@ pub const REQUEST_LEN: usize = header::LEN + request::LEN + TAG_LEN;
 /// DSCP of 1RMA's traffic class on ports that write IP headers (1RMA paper, §6: a class of its own). RoCE
 /// setups do not use CS2 by default.
 pub const DSCP: u8 = 16;
-
-/// Returns true if a packet with this first byte is a 1RMA message instead of a BTH.
-#[inline]
-pub const fn begins(byte: u8) -> bool {
-    byte & 0xf8 == 0xe0
-}
 
 #[cfg(test)]
 mod tests;

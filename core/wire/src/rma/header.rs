@@ -31,6 +31,12 @@ pub const LEN: usize = 32;
 /// Version of the format that this crate writes and accepts.
 pub const VERSION: u8 = 0;
 
+/// Returns true if a packet with this first byte is a 1RMA message instead of a BTH.
+#[inline]
+pub const fn begins(byte: u8) -> bool {
+    byte & 0xf8 == 0xe0
+}
+
 /// The kind of a message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -69,7 +75,7 @@ impl Kind {
     /// Returns the kind with this first byte, or `None`.
     #[inline]
     pub const fn of(byte: u8) -> Option<Kind> {
-        if super::begins(byte) { Some(Kind::ALL[(byte & 7) as usize]) } else { None }
+        if begins(byte) { Some(Kind::ALL[(byte & 7) as usize]) } else { None }
     }
 
     /// Returns true for requests, which start an operation.
