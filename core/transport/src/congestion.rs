@@ -101,10 +101,11 @@ pub enum Control {
 impl Control {
     /// Returns the initial state, which sends at line rate.
     pub fn new(algorithm: Algorithm, settings: &Settings) -> Control {
+        let Settings { line_rate, min_rate, dcqcn, timely, .. } = settings;
         match algorithm {
             Algorithm::None => Control::None,
-            Algorithm::Dcqcn => Control::Dcqcn(dcqcn::ReactionPoint::new(settings)),
-            Algorithm::Timely => Control::Timely(timely::Timely::new(settings)),
+            Algorithm::Dcqcn => Control::Dcqcn(dcqcn::ReactionPoint::new(dcqcn, *line_rate, *min_rate)),
+            Algorithm::Timely => Control::Timely(timely::Timely::new(timely, *line_rate, *min_rate)),
         }
     }
 

@@ -10,7 +10,7 @@ mod transitions;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use transitions::TRANSITIONS;
+pub use transitions::{modify, rule};
 
 /// State of a queue pair, numbered as `ibv_qp_state`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -219,31 +219,4 @@ pub enum ModifyError {
     /// These attributes are not allowed in this transition.
     #[error("this transition does not take {0}")]
     Excess(Attributes),
-}
-
-/// Checks that a queue pair of this service may go from `current` to `target` with these attributes.
-///
-/// `given` is the attribute mask of the call. `STATE` in the mask is ignored; a call without `STATE` has
-/// `target` equal to `current`.
-///
-/// # Errors
-/// The first applicable [`ModifyError`], in the order of its variants.
-pub fn modify(current: State, target: State, service: Service, given: Attributes) -> Result<(), ModifyError> {
-    let Some(row) = TRANSITIONS.iter().find(|row| row.source == current && row.target == target) else {
-        return Err(ModifyError::NoTransition(current, target));
-    };
-    let Some(rule) = row.rules[service as usize] else {
-        return Err(ModifyError::NotThisService(current, target, service));
-    };
-    let missing = rule.required.without(given);
-    if !missing.is_empty() {
-        return Err(ModifyError::Missing(missing));
-    }
-    let excess = given.without(rule.required.and(rule.optional).and(Attributes::STATE));
-    if excess.is_empty() { Ok(()) } else { Err(ModifyError::Excess(excess)) }
-}
-
-/// Returns the attributes of a transition, or `None` if the transition is invalid.
-pub fn rule(current: State, target: State, service: Service) -> Option<Rule> {
-    TRANSITIONS.iter().find(|row| row.source == current && row.target == target)?.rules[service as usize]
 }

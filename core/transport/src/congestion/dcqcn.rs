@@ -150,13 +150,14 @@ pub struct ReactionPoint {
 }
 
 impl ReactionPoint {
-    /// Returns the state of a new flow, which sends at line rate.
-    pub fn new(settings: &super::Settings) -> ReactionPoint {
-        let line = settings.line_rate as f64;
+    /// Returns the state of a new flow, which sends at line rate. Its rate is never below `min_rate`; both
+    /// are in bits per second.
+    pub fn new(settings: &Settings, line_rate: u64, min_rate: u64) -> ReactionPoint {
+        let line = line_rate as f64;
         ReactionPoint {
-            settings: settings.dcqcn,
+            settings: *settings,
             line,
-            least: settings.min_rate as f64,
+            least: min_rate as f64,
             current: line,
             target: line,
             alpha: 1.0,
@@ -311,10 +312,14 @@ impl ReactionPoint {
 mod tests {
     use super::*;
 
+    fn from(settings: &super::super::Settings) -> ReactionPoint {
+        ReactionPoint::new(&settings.dcqcn, settings.line_rate, settings.min_rate)
+    }
+
     const LINE: f64 = 40e9;
 
     fn point() -> ReactionPoint {
-        ReactionPoint::new(&super::super::Settings::default())
+        from(&super::super::Settings::default())
     }
 
     fn close(left: f64, right: f64) -> bool {
@@ -397,7 +402,7 @@ mod tests {
     }
 
     fn ns3() -> ReactionPoint {
-        ReactionPoint::new(&super::super::Settings::ns3(LINE as u64))
+        from(&super::super::Settings::ns3(LINE as u64))
     }
 
     /// Runs all timers that are due before `end`.
@@ -461,7 +466,7 @@ mod tests {
     fn a_cut_that_is_put_off_is_none_in_the_papers_form() {
         let settings = super::super::Settings::default();
         let dcqcn = Settings { decrease_ns: 4_000, ..settings.dcqcn };
-        let mut point = ReactionPoint::new(&super::super::Settings { dcqcn, ..settings });
+        let mut point = from(&super::super::Settings { dcqcn, ..settings });
         [0, 1, 3_999].iter().for_each(|time| point.notified(Instant(*time)));
         assert!(close(point.current, LINE / 2.0));
         point.notified(Instant(4_000));

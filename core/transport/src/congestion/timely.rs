@@ -86,13 +86,14 @@ fn thousandths(value: u32) -> f64 {
 }
 
 impl Timely {
-    /// Returns the state of a new flow, which sends at line rate.
-    pub fn new(settings: &super::Settings) -> Timely {
-        let line = settings.line_rate as f64;
+    /// Returns the state of a new flow, which sends at line rate. Its rate is never below `min_rate`; both
+    /// are in bits per second.
+    pub fn new(settings: &Settings, line_rate: u64, min_rate: u64) -> Timely {
+        let line = line_rate as f64;
         Timely {
-            settings: settings.timely,
+            settings: *settings,
             line,
-            least: settings.min_rate as f64,
+            least: min_rate as f64,
             rate: line,
             previous: None,
             difference: 0.0,
@@ -148,7 +149,7 @@ mod tests {
     fn timely(patched: bool) -> Timely {
         let settings = super::super::Settings::default();
         let timely = super::super::timely::Settings { patched, ..settings.timely };
-        Timely { rate: 10e9, ..Timely::new(&super::super::Settings { timely, ..settings }) }
+        Timely { rate: 10e9, ..Timely::new(&timely, settings.line_rate, settings.min_rate) }
     }
 
     fn after(timely: &mut Timely, rounds: &[u64]) -> f64 {

@@ -688,7 +688,7 @@ impl Responder {
                 let kind = ReplyKind::Snapshot(len);
                 return Reply { opcode: Opcode::RC_RDMA_READ_RESPONSE_ONLY, ..value(kind) };
             }
-            Source::OperationList { len } => return operation_list::reply(entry, len),
+            Source::OperationList { len } => return operation_list_reply(entry, len),
         };
         let offset = (entry.next - entry.first) as u32 * self.mtu;
         let first = entry.next == entry.answer_first;
@@ -784,4 +784,11 @@ fn count_operation(operation: Operation, counters: &mut Counters) {
         Operation::Rpc | Operation::RpcWrite => counters.rx_rpc_requests += 1,
         _ => counters.rx_atomic_requests += 1,
     }
+}
+
+/// Returns the response packet with the answers to an operation list.
+#[inline(always)]
+fn operation_list_reply(entry: &Entry, len: u8) -> Reply {
+    let kind = ReplyKind::OperationList { len, count: (entry.end - entry.first) as u8 };
+    Reply { opcode: Opcode::OPERATION_LIST_ANSWER, psn: psn(entry.end - 1), aeth: None, kind }
 }

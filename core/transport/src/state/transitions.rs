@@ -1,6 +1,6 @@
 //! The table of queue pair transitions, with a row per pair of states and a column per service.
 
-use crate::state::{Attributes, Rule, State};
+use crate::state::{Attributes, ModifyError, Rule, Service, State};
 
 /// A row of the table.
 pub(crate) struct Transition {
@@ -21,7 +21,7 @@ const fn with(a: Attributes, b: Attributes) -> Attributes {
     a.and(b)
 }
 
-const fn rule(required: Attributes, optional: Attributes) -> Option<Rule> {
+const fn needs(required: Attributes, optional: Attributes) -> Option<Rule> {
     Some(Rule { required, optional })
 }
 
@@ -49,14 +49,14 @@ const DRAINED_RC: Attributes = with(DRAINED, set![PORT TIMEOUT]);
 
 /// Returns a transition without attributes for every service.
 const fn plain(source: State, target: State) -> Transition {
-    Transition { source, target, rules: [rule(NONE, NONE); 5] }
+    Transition { source, target, rules: [needs(NONE, NONE); 5] }
 }
 
 /// Returns a transition without required attributes. `sets` has the optional attributes of RC, UC, UD, XRC
 /// initiator and XRC target.
 const fn optional(source: State, target: State, sets: [Attributes; 5]) -> Transition {
     let [rc, uc, ud, ini, tgt] = sets;
-    let rules = [rule(NONE, rc), rule(NONE, uc), rule(NONE, ud), rule(NONE, ini), rule(NONE, tgt)];
+    let rules = [needs(NONE, rc), needs(NONE, uc), needs(NONE, ud), needs(NONE, ini), needs(NONE, tgt)];
     Transition { source, target, rules }
 }
 
@@ -86,11 +86,11 @@ pub(crate) const TRANSITIONS: [Transition; 22] = {
             source: Reset,
             target: Init,
             rules: [
-                rule(place_access, NONE),
-                rule(place_access, NONE),
-                rule(place_qkey, NONE),
-                rule(place_access, NONE),
-                rule(place_access, NONE),
+                needs(place_access, NONE),
+                needs(place_access, NONE),
+                needs(place_qkey, NONE),
+                needs(place_access, NONE),
+                needs(place_access, NONE),
             ],
         },
         optional(Init, Init, [place_access, place_access, place_qkey, place_access, place_access]),
@@ -98,22 +98,22 @@ pub(crate) const TRANSITIONS: [Transition; 22] = {
             source: Init,
             target: Rtr,
             rules: [
-                rule(with(PATH, RESPONDER), set![ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
-                rule(PATH, set![ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
-                rule(NONE, set![PKEY_INDEX QKEY]),
-                rule(PATH, set![ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
-                rule(with(PATH, RESPONDER), set![ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
+                needs(with(PATH, RESPONDER), set![ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
+                needs(PATH, set![ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
+                needs(NONE, set![PKEY_INDEX QKEY]),
+                needs(PATH, set![ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
+                needs(with(PATH, RESPONDER), set![ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
             ],
         },
         Transition {
             source: Rtr,
             target: Rts,
             rules: [
-                rule(with(REQUESTER, set![SQ_PSN]), RUNNING_RC),
-                rule(set![SQ_PSN], RUNNING),
-                rule(set![SQ_PSN], RUNNING_UD),
-                rule(with(REQUESTER, set![SQ_PSN]), RUNNING),
-                rule(set![TIMEOUT SQ_PSN], RUNNING_RNR),
+                needs(with(REQUESTER, set![SQ_PSN]), RUNNING_RC),
+                needs(set![SQ_PSN], RUNNING),
+                needs(set![SQ_PSN], RUNNING_UD),
+                needs(with(REQUESTER, set![SQ_PSN]), RUNNING),
+                needs(set![TIMEOUT SQ_PSN], RUNNING_RNR),
             ],
         },
         optional(Rts, Rts, [RUNNING_RC, RUNNING, RUNNING_UD, RUNNING, RUNNING_RNR]),
@@ -134,7 +134,34 @@ pub(crate) const TRANSITIONS: [Transition; 22] = {
         Transition {
             source: Sqe,
             target: Rts,
-            rules: [None, rule(NONE, set![CUR_STATE ACCESS_FLAGS]), rule(NONE, RUNNING_UD), None, None],
+            rules: [None, needs(NONE, set![CUR_STATE ACCESS_FLAGS]), needs(NONE, RUNNING_UD), None, None],
         },
     ]
 };
+
+/// Checks that a queue pair of this service may go from `current` to `target` with these attributes.
+///
+/// `given` is the attribute mask of the call. `STATE` in the mask is ignored; a call without `STATE` has
+/// `target` equal to `current`.
+///
+/// # Errors
+/// The first applicable [`ModifyError`], in the order of its variants.
+pub fn modify(current: State, target: State, service: Service, given: Attributes) -> Result<(), ModifyError> {
+    let Some(row) = TRANSITIONS.iter().find(|row| row.source == current && row.target == target) else {
+        return Err(ModifyError::NoTransition(current, target));
+    };
+    let Some(rule) = row.rules[service as usize] else {
+        return Err(ModifyError::NotThisService(current, target, service));
+    };
+    let missing = rule.required.without(given);
+    if !missing.is_empty() {
+        return Err(ModifyError::Missing(missing));
+    }
+    let excess = given.without(rule.required.and(rule.optional).and(Attributes::STATE));
+    if excess.is_empty() { Ok(()) } else { Err(ModifyError::Excess(excess)) }
+}
+
+/// Returns the attributes of a transition, or `None` if the transition is invalid.
+pub fn rule(current: State, target: State, service: Service) -> Option<Rule> {
+    TRANSITIONS.iter().find(|row| row.source == current && row.target == target)?.rules[service as usize]
+}

@@ -5,6 +5,7 @@
 //! PSNs of their own in the sequence of responses.
 
 mod check;
+mod fetches;
 mod prism;
 
 use super::delay::RetransmitDelay;
@@ -17,7 +18,7 @@ use crate::rc::messages::{Messages, message_methods};
 use crate::rc::requester::headers;
 use crate::rc::{Parameters, Progress, Reaction, Retired, Seq, extend, packets, psn, start};
 use crate::{Counters, Instant, Status, timers};
-use prism::forget_answered;
+use fetches::{Fetch, forget_answered};
 use remora_wire::irn::{Additions, fetch, message};
 use remora_wire::prism::Verdict;
 use remora_wire::{Extensions, NakCode, Opcode, Psn, aeth, packet, reth};
@@ -69,16 +70,6 @@ struct Numbered<D> {
     number: u32,
     /// Result of a PRISM operation, as the number of its `Verdict`.
     verdict: u8,
-}
-
-/// A READ or atomic that was sent and is not fully answered.
-#[derive(Copy, Clone, Debug)]
-struct Fetch {
-    first: Seq,
-    end: Seq,
-    /// End of the responses that will arrive; before `end` if the answer is shorter than requested.
-    answer_end: Seq,
-    message: u64,
 }
 
 /// The requester of one queue pair.

@@ -6,6 +6,7 @@
 //! calls `due` for further steps until `due` returns [`Step::Nothing`].
 
 mod check;
+mod kept;
 mod prism;
 mod strom;
 
@@ -20,9 +21,9 @@ use crate::rc::responder::{ReplyKind, count, read_response};
 use crate::rc::strom::Part;
 use crate::rc::{Allowed, Parameters, Seq, extend, packets, psn, start};
 use crate::{Action, Counters, Instant, Notice, Outcome};
+use kept::Kept;
 use remora_wire::irn::{Additions, sack};
 use remora_wire::{NakCode, Opcode, Psn, Syndrome, WireError, aeth, packet};
-use strom::Kept;
 
 /// An operation that the NIC must execute for a packet that arrived, or that has become next in order.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

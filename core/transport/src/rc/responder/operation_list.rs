@@ -2,12 +2,12 @@
 //! of them.
 
 use super::super::replay::{Entry, Source};
-use super::{Arrival, MessageInProgress, PendingAck, Reply, ReplyKind, Responder, answer_end};
+use super::{Arrival, MessageInProgress, PendingAck, Responder, answer_end};
 use crate::Counters;
 use crate::rc::prism::Rules;
-use crate::rc::{Seq, extend, psn};
+use crate::rc::{Seq, extend};
 use remora_wire::prism::operation_list::MOST;
-use remora_wire::{NakCode, Opcode, packet};
+use remora_wire::{NakCode, packet};
 
 /// The outcome of executing an operation list.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -106,11 +106,4 @@ impl Responder {
             self.refuse(code, counters);
         }
     }
-}
-
-/// Returns the response packet with the answers to an operation list.
-#[inline(always)]
-pub(super) fn reply(entry: &Entry, len: u8) -> Reply {
-    let kind = ReplyKind::OperationList { len, count: (entry.end - entry.first) as u8 };
-    Reply { opcode: Opcode::OPERATION_LIST_ANSWER, psn: psn(entry.end - 1), aeth: None, kind }
 }

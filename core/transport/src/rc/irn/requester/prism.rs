@@ -2,7 +2,6 @@
 //! additional headers, because the peer executes them in order only. Their answers have PSNs like READ
 //! responses and are accepted in any order.
 
-use super::super::receiver::Tracker;
 use super::{Fetch, Plan, Requester};
 use crate::rc::prism::{Extended, ParsedResponse, Verb, headers, parse_response};
 use crate::rc::{Kind, Reaction, Seq, psn};
@@ -10,7 +9,6 @@ use crate::{Counters, Instant};
 use remora_wire::irn::Additions;
 use remora_wire::packet;
 use remora_wire::prism::Flags;
-use std::collections::VecDeque;
 
 impl<D: Copy> Requester<D> {
     /// Returns the next packet and its operation if the next message is a PRISM operation.
@@ -111,17 +109,5 @@ impl<D: Copy> Requester<D> {
             fetch.answer_end = fetch.answer_end.min(seq + 1);
         }
         Some(Reaction::Scatter { context, number, offset })
-    }
-}
-
-/// Removes the oldest READs and atomics that are fully answered, and skips the PSNs that they reserved but
-/// did not use.
-#[inline]
-pub(super) fn forget_answered(fetches: &mut VecDeque<Fetch>, tracker: &mut Tracker) {
-    while let Some(fetch) = fetches.front().filter(|fetch| fetch.answer_end <= tracker.rcv_nxt()) {
-        if fetch.end > tracker.rcv_nxt() {
-            tracker.skip(fetch.end);
-        }
-        fetches.pop_front();
     }
 }

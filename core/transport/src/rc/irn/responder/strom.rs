@@ -5,19 +5,13 @@
 //! Kept packets were selectively acknowledged and are not retransmitted. If a kernel has no capacity for a
 //! kept packet, all later packets wait for that kernel.
 
+use super::kept::Kept;
 use super::{Pending, Responder, Step};
 use crate::rc::Seq;
 use crate::rc::irn::Bitmap;
 use crate::rc::strom::Part;
 use crate::{Action, Counters};
 use remora_wire::NakCode;
-
-/// The packets after a gap that are kept for a kernel.
-pub(super) struct Kept {
-    bits: Bitmap,
-    /// True if the kernel of the first packet had no capacity.
-    stalled: bool,
-}
 
 impl Responder {
     /// Enables StRoM, because the peer agreed on it. Returns the number of payload buffers that the caller
