@@ -3,9 +3,13 @@
 use remora_nic::Remote;
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_BLOCK, MIN_BLOCK};
 use crate::codec::{decode, encode, remote};
 use crate::heap::Class;
+
+/// Shortest block, in bytes.
+pub const MIN_BLOCK: u32 = 512;
+/// Longest block, in bytes.
+pub const MAX_BLOCK: u32 = 64 << 10;
 
 /// The designs of the block store.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

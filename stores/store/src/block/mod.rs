@@ -24,7 +24,7 @@ pub mod abdlock;
 pub mod prism_rs;
 
 pub use any_client::AnyClient;
-pub use grant::{Design, Grant, Layout};
+pub use grant::{Design, Grant, Layout, MAX_BLOCK, MIN_BLOCK};
 pub use hello::{Hello, Purpose, Welcome};
 pub use machine::Machine;
 pub use membership::{Membership, MembershipError, State, View};
@@ -32,10 +32,6 @@ pub use tag::{ClientId, Tag};
 
 use crate::Broken;
 
-/// Shortest block, in bytes.
-pub const MIN_BLOCK: u32 = 512;
-/// Longest block, in bytes.
-pub const MAX_BLOCK: u32 = 64 << 10;
 /// Maximum number of replicas.
 pub const MAX_REPLICAS: usize = 7;
 

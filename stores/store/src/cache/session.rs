@@ -1,6 +1,7 @@
 //! The connection of one memcached client: bytes in, bytes out.
 
 mod meta;
+mod retrieval;
 mod retrieve;
 mod stats;
 mod value;
@@ -15,7 +16,7 @@ use super::store::Store;
 use super::{Cache, MAX_KEY, MAX_LINE, OUTPUT};
 use crate::kv::Stored;
 use remora_transport::Instant;
-use retrieve::{After, Retrieval, retrieval};
+use retrieval::{After, Retrieval, retrieval};
 use std::io::Write as _;
 
 /// Maximum length of an answer that is written at once and is not a value.
