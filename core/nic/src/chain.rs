@@ -7,6 +7,9 @@
 //!
 //! A *loopback queue pair* is connected to itself: it accesses the memory of its own protection domain, with
 //! all checks and without packets. The calculations exist on loopback queue pairs only.
+//!
+//! The queue pairs of an engine share the state of `control.rs`, which knows none of them. Submission calls
+//! `start.rs`, and the turn of a loopback queue pair `execute.rs`.
 
 mod bytes;
 mod control;

@@ -1,10 +1,13 @@
 //! PRISM operations (PRISM paper, §3, §4): indirection, allocation, enhanced atomics and chaining.
 //!
-//! `request.rs` defines the program's work requests. `submit.rs` turns a WQE into a message; `packet.rs` and
-//! `egress.rs` build its packets. An operation list is sent in one frame (`bundle.rs`), and an operation list
-//! of short operations as one packet (`operation_list.rs`). On the responder, `execute.rs` executes a packet,
-//! `reach.rs` checks its addresses, and `prefetched.rs` delays indirect READs. `free_list.rs` manages
-//! buffers. `docs/reference/prism.md` lists the decisions that the paper leaves open.
+//! A queue pair holds the state of this file, and the NIC the free lists of buffers (`free_list.rs`). Neither
+//! knows a queue pair, nor do `request.rs`, which defines the program's work requests, `packet.rs` and
+//! `egress.rs`, which build packets, and `reach.rs`, which checks addresses.
+//!
+//! The turn and the receipt of packets call the others. `submit.rs` turns a WQE into a message. `bundle.rs`
+//! sends an operation list in one frame, and `operation_list.rs` one of short operations as one packet. On
+//! the responder, `execute.rs` executes a packet, and `prefetched.rs` delays indirect READs.
+//! `docs/reference/prism.md` lists the decisions that the paper leaves open.
 
 mod allocate;
 mod bundle;
