@@ -1,9 +1,9 @@
 //! The rule that modules do not form cycles. Modules that name each other, even through other modules, can
 //! only be read and changed together.
 //!
-//! Every reference counts, including one from a child to its parent. In the crates of `STRICT`, references
-//! from a parent to a child count, too; in the others, a module may name everything below itself. What a
-//! module only re-exports is no reference of its own.
+//! Every reference counts, from a child to its parent and from a parent to a child. In the crates of
+//! `LENIENT`, a module may name everything below itself. What a module only re-exports is no reference of its
+//! own.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,8 +12,27 @@ use crate::Fault;
 use crate::modules::{Arrow, Id, Modules};
 use crate::tree::File;
 
-/// The crates in which parent and child must not name each other.
-const STRICT: [&str; 1] = ["nic"];
+/// The crates in which parent and child may still name each other.
+const LENIENT: [&str; 18] = [
+    "bench",
+    "broker",
+    "chain",
+    "cli",
+    "conformance",
+    "cost",
+    "fabric",
+    "fuzz",
+    "grants",
+    "host",
+    "ibverbs",
+    "import",
+    "netns",
+    "scenario",
+    "service",
+    "sim-cli",
+    "store-cli",
+    "verbs",
+];
 
 /// The references of each module to others, and the place of each.
 type Arrows = BTreeMap<Id, BTreeMap<Id, String>>;
@@ -45,14 +64,14 @@ fn fault(modules: &Modules, arrows: &Arrows, cycle: &[Id]) -> Fault {
     Fault::new(modules.file(cycle[0]), 0, says)
 }
 
-/// Returns the references that count: all except, outside of [`STRICT`], those from a module to a module
-/// below it.
+/// Returns the references that count: all except, in the crates of [`LENIENT`], those from a module to a
+/// module below it.
 fn arrows(modules: &Modules) -> Arrows {
     let mut arrows = Arrows::new();
     for Arrow { source, target, site } in modules.arrows() {
         let line = modules.line(target);
-        let strict = STRICT.contains(&modules.name(line[0]).as_str());
-        if strict || !line.contains(&source) {
+        let lenient = LENIENT.contains(&modules.name(line[0]).as_str());
+        if !lenient || !line.contains(&source) {
             arrows.entry(source).or_default().insert(target, site);
         }
     }
@@ -102,8 +121,7 @@ mod tests {
         check(&files)
     }
 
-    const LIB: (&str, &str) =
-        ("core/wire/src/lib.rs", "mod a;\nmod b;\npub use a::A;\nuse b::B;\nstruct Own;");
+    const LIB: (&str, &str) = ("core/wire/src/lib.rs", "mod a;\nmod b;\npub use a::A;\nstruct Own;");
 
     #[test]
     fn two_modules_that_name_each_other_are_a_cycle() {
@@ -125,16 +143,16 @@ mod tests {
     }
 
     #[test]
-    fn parents_and_children_are_a_cycle_only_in_a_strict_crate() {
+    fn parents_and_children_are_a_cycle_except_in_a_lenient_crate() {
         let b = "mod c;\npub use c::C;\npub struct B(C);";
         let c = "use super::B;\npub struct C(Box<B>);";
         let of = |member: &str, b| {
-            let path = |file| format!("core/{member}/src/{file}");
+            let path = |file| format!("system/{member}/src/{file}");
             let [lib, parent, child] = ["lib.rs", "b.rs", "b/c.rs"].map(path);
             cycles(&[(&lib, "mod b;"), (&parent, b), (&child, c)]).len()
         };
-        assert_eq!((of("nic", b), of("wire", b)), (1, 0));
-        assert_eq!(of("nic", "mod c;\npub use c::C;\npub struct B;"), 0, "a re-export is no reference");
+        assert_eq!((of("port", b), of("host", b)), (1, 0));
+        assert_eq!(of("port", "mod c;\npub use c::C;\npub struct B;"), 0, "a re-export is no reference");
     }
 
     #[test]
