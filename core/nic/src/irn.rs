@@ -26,6 +26,11 @@ pub(crate) struct Irn {
 }
 
 impl Irn {
+    /// Returns true if there may be packets to send.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.responder.has_reply() || self.requester.has_unsent()
+    }
+
     #[inline(never)]
     pub(crate) fn deadline(&self) -> Instant {
         self.requester.deadline().min(self.responder.deadline())

@@ -116,7 +116,7 @@ pub(crate) struct Strom {
 impl Strom {
     /// Creates the state for a queue pair with up to `messages` messages in flight, and buffers for `early`
     /// packets of `mtu` bytes that arrive ahead of the expected PSN.
-    fn new(messages: u64, early: u32, mtu: u32) -> Strom {
+    pub(crate) fn new(messages: u64, early: u32, mtu: u32) -> Strom {
         let empty = |_| Early { part: None, len: 0, bytes: vec![0; mtu as usize].into_boxed_slice() };
         Strom {
             sent: VecDeque::with_capacity(messages as usize),

@@ -30,6 +30,7 @@ mod doorbell;
 mod emit;
 mod event;
 mod extended;
+mod extras;
 mod fair_scheduler;
 mod gather;
 mod headers;

@@ -20,7 +20,7 @@ use remora_transport::{Counters, Instant};
 use remora_wire::frame::{Egress, Ingress};
 use remora_wire::{Qpn, packet};
 
-use crate::arrived::strip;
+use crate::arrived::{Arrived, strip};
 use crate::config::{Config, NicError};
 use crate::doorbell::BellOwner;
 use crate::event::AsyncEvent;
@@ -126,26 +126,44 @@ impl Nic {
         let Ok(packet) = packet::View::new(arrived.transport) else {
             return self.receive_other(now, mem, frame, &arrived);
         };
-        if !self.prefetched.is_empty() && (self.prefetched.is_full() || !waits(&packet, &arrived)) {
+        let index = packet.bth.dest_qp().get() & ((1 << self.index_bits) - 1);
+        let qp = self.qps[index as usize].as_mut().filter(|qp| qp.id().number == packet.bth.dest_qp());
+        match qp {
+            Some(qp) if qp.is_plain() => {
+                if qp.receive_plain(now, mem, &arrived, &packet, shared) {
+                    qp.checked(shared);
+                    self.touch(index);
+                }
+            }
+            Some(_) => self.receive_extended(now, mem, index, &arrived, &packet),
+            None => self.receive_for_many(mem, &arrived, &packet),
+        }
+    }
+
+    /// Processes a packet for a queue pair that is not plain.
+    #[inline]
+    fn receive_extended(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        index: u32,
+        arrived: &Arrived<'_>,
+        packet: &packet::View<'_>,
+    ) {
+        if !self.prefetched.is_empty() && (self.prefetched.is_full() || !waits(packet, arrived)) {
             self.catch_up(now, mem);
         }
-        let shared = &mut self.shared;
-        let index = packet.bth.dest_qp().get() & ((1 << self.index_bits) - 1);
-        let Some(qp) = self.qps[index as usize].as_mut().filter(|qp| qp.id().number == packet.bth.dest_qp())
-        else {
-            return self.receive_for_many(mem, &arrived, &packet);
-        };
-        if !qp.admits(&arrived, &packet, shared) {
+        let (Some(qp), shared) = (&mut self.qps[index as usize], &mut self.shared) else { return };
+        if !qp.admits(arrived, packet, shared) {
             return;
         }
-        shared.counters_mut().rcvd_pkts += 1;
-        shared.counters_mut().rcvd_bytes += arrived.transport.len() as u64;
-        if qp.has_prism() && waits(&packet, &arrived) {
-            prefetch_pointer(qp, mem, &packet);
+        shared.received(arrived.transport.len());
+        if qp.has_prism() && waits(packet, arrived) {
+            prefetch_pointer(qp, mem, packet);
             self.prefetched.put(arrived.transport);
             return;
         }
-        qp.take(now, mem, &arrived, &packet, shared);
+        qp.take(now, mem, arrived, packet, shared);
         qp.checked(shared);
         self.touch(index);
     }

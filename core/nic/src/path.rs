@@ -84,11 +84,11 @@ impl PeerPath {
         if matches!(kind, ReplyKind::Acknowledge { .. }) { self.ack_class } else { self.address_path.class }
     }
 
-    /// Returns true if the opcode belongs to the service of the connection, or to all services.
+    /// Returns true if the opcode belongs to the service of the connection, or is that of a CNP.
     #[inline]
     pub(crate) fn carries(&self, opcode: Opcode) -> bool {
         let service = opcode.0 & service_bits::SERVICE;
-        service == self.service || opcode == Opcode::CNP || service == Opcode::BUNDLE.0
+        service == self.service || opcode == Opcode::CNP
     }
 
     /// Returns true if the frame comes from the peer: from its address, its UDP port if known, and its link

@@ -14,7 +14,6 @@ mod submit;
 mod unreliable;
 
 use remora_memory::{Access, Key, Mem, Owner, Pd};
-use remora_transport::congestion::dcqcn::NotificationPoint;
 use remora_transport::rc::{Allowed, Kind, Message, Retired};
 use remora_transport::state::{Service, State};
 use remora_transport::{Atomic, Instant, Parameters, Status};
@@ -26,10 +25,11 @@ use crate::attributes::Settings;
 use crate::calculation::Calculation;
 use crate::completion_queue::Written;
 use crate::config::QueuePairInit;
-use crate::congestion::Congestion;
 use crate::context::{List, WqeContext};
 use crate::cqe::Cqe;
 use crate::event::AsyncEvent;
+use crate::extras::{All, Extras};
+use crate::kernel::Strom;
 use crate::machine::Machine;
 use crate::offloads::Offloads;
 use crate::receive_queue::{Receive, ReceiveQueue};
@@ -61,9 +61,6 @@ pub(crate) struct QueuePair {
     offloads: Offloads,
     attributes: Settings,
     allowed: Allowed,
-    /// Congestion control and rate limit; `None` if neither is set.
-    congestion: Option<Box<Congestion>>,
-    notifier: Notifier,
     schedule: Schedule,
     raised: RaisedEvents,
 }
@@ -96,14 +93,6 @@ pub(crate) struct WorkQueues {
     signal_all: bool,
 }
 
-/// The notification point for the peer's ECN-marked packets.
-#[derive(Default)]
-struct Notifier {
-    marks: NotificationPoint,
-    /// A CNP is to be sent.
-    is_due: bool,
-}
-
 /// The place of a queue pair in the lists of its NIC.
 #[derive(Default)]
 struct Schedule {
@@ -132,7 +121,6 @@ pub(crate) struct View<'a> {
     pub queues: &'a mut WorkQueues,
     pub machine: &'a mut Machine,
     pub offloads: &'a mut Offloads,
-    pub congestion: Option<&'a mut Congestion>,
 }
 
 /// A reference to a shared receive queue.
@@ -168,8 +156,6 @@ impl QueuePair {
             offloads: Offloads::default(),
             attributes: Settings::default(),
             allowed: Allowed::default(),
-            congestion: None,
-            notifier: Notifier::default(),
             schedule: Schedule::default(),
             raised: RaisedEvents::default(),
         }
@@ -183,7 +169,6 @@ impl QueuePair {
             queues: &mut self.queues,
             machine: &mut self.machine,
             offloads: &mut self.offloads,
-            congestion: self.congestion.as_deref_mut(),
         }
     }
 
@@ -231,6 +216,25 @@ impl QueuePair {
     #[inline(always)]
     pub(crate) fn parameters(&self) -> &Parameters {
         &self.attributes.parameters
+    }
+
+    /// Returns true for RC on which nothing else was agreed.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.machine.is_plain()
+    }
+
+    /// Chooses between the [plain](Machine::Plain) machine of RC and the other one, after a change of what
+    /// was agreed.
+    fn choose_machine(&mut self) {
+        self.machine.set_plain(self.id.service == Service::Rc && self.offloads.is_empty());
+    }
+
+    /// Returns the state of StRoM, which is created if there is none.
+    pub(crate) fn use_strom(&mut self) -> &mut Strom {
+        self.machine.set_plain(false);
+        let slots = self.queues.send.ring().slots();
+        self.offloads.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0)))
     }
 
     /// Assigns the queue pair to a tenant and returns the former one.
@@ -444,7 +448,7 @@ impl QueuePair {
     /// Completes the messages that have ended. A failed request puts the queue pair into the error state.
     /// Returns true if any message ended.
     #[inline]
-    pub(crate) fn retire<R: ReliableRequester>(&mut self, shared: &mut Shared) -> bool {
+    pub(crate) fn retire<R: ReliableRequester, X: Extras>(&mut self, shared: &mut Shared) -> bool {
         let mut any = false;
         let mut freed = None;
         while let Some(retired) = R::of(&mut self.machine).and_then(R::retire) {
@@ -458,7 +462,7 @@ impl QueuePair {
             // may post at once.
             self.queues.send.free(retired.context.end);
             freed = None;
-            if !self.complete_send(&retired, shared) {
+            if !self.complete_send::<X>(&retired, shared) {
                 return true;
             }
             if !fine {
@@ -470,7 +474,8 @@ impl QueuePair {
         if let Some(end) = freed {
             self.queues.send.free(end);
         }
-        if any
+        if X::KERNELS
+            && any
             && let Some(strom) = &mut self.offloads.strom
             && let Some(requester) = R::of(&mut self.machine)
         {
@@ -497,16 +502,16 @@ impl QueuePair {
     /// frequent callers.
     #[inline(never)]
     pub(crate) fn complete_outlined(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) -> bool {
-        self.complete_send(retired, shared)
+        self.complete_send::<All>(retired, shared)
     }
 
     /// Writes the completion of a send work request. Returns false if the completion queue is full; the queue
     /// pair is then in the error state.
     #[inline(always)]
-    fn complete_send(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) -> bool {
+    fn complete_send<X: Extras>(&mut self, retired: &Retired<WqeContext>, shared: &mut Shared) -> bool {
         let kind = kind(retired);
         let fetched = retired.kind.is_fetch() || kind == CompletionKind::Calculate;
-        if retired.context.is_answer() {
+        if X::KERNELS && retired.context.is_answer() {
             // The program has not posted this work request.
             return true;
         }
@@ -647,18 +652,19 @@ impl QueuePair {
     /// Returns the time at which `expire` is due.
     #[inline(always)]
     pub(crate) fn deadline(&self) -> Instant {
-        let machine = self.machine.deadline();
-        machine.min(self.congestion_deadline()).min(self.offloads.deadline())
+        match &self.machine {
+            Machine::Plain(connection) => connection.requester.deadline(),
+            machine => machine.deadline().min(self.offloads.deadline()),
+        }
     }
 
     /// Runs the timers that are due at `now`. All packets that arrived before `rx_drained_at` have been
     /// processed.
     pub(crate) fn expire(&mut self, now: Instant, rx_drained_at: Instant, shared: &mut Shared) {
-        self.expire_congestion(now);
         self.machine.expire(now, rx_drained_at, shared.counters_mut());
         match &self.machine {
-            Machine::Rc(_) => self.retire::<GoBackN>(shared),
-            _ => self.retire::<reliable::Irn>(shared),
+            Machine::Irn(_) => self.retire::<reliable::Irn, All>(shared),
+            _ => self.retire::<GoBackN, All>(shared),
         };
         self.offloads.expire(now, &mut self.machine, shared);
     }

@@ -201,6 +201,13 @@ impl Shared {
         &mut self.counters
     }
 
+    /// Counts a received packet of `len` bytes.
+    #[inline(always)]
+    pub(crate) fn received(&mut self, len: usize) {
+        self.counters.rcvd_pkts += 1;
+        self.counters.rcvd_bytes += len as u64;
+    }
+
     /// Sets the time of a call into the engine.
     #[inline(always)]
     pub(crate) fn set_now(&mut self, now: Instant) {

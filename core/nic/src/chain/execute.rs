@@ -32,6 +32,9 @@ pub(crate) fn transmit_to_itself(
     shared: &mut Shared,
     used: &mut TurnUsage,
 ) -> TurnEnd {
+    if qp.is_held(now) {
+        return TurnEnd::Done;
+    }
     let mut done = 0;
     let mut bytes = 0;
     let mut freed = None;
@@ -66,7 +69,7 @@ pub(crate) fn transmit_to_itself(
     if let Some(end) = freed {
         qp.queues().send.free(end);
     }
-    if let Some(congestion) = qp.view().congestion {
+    if let Some(congestion) = &mut qp.offloads_mut().congestion {
         congestion.sent(now, bytes + done * SLOT);
     }
     used.packets += done.div_ceil(A_PACKET);

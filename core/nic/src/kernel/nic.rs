@@ -6,7 +6,6 @@ use remora_transport::rc::strom::Part;
 use remora_transport::state::Service;
 use remora_wire::Qpn;
 
-use super::Strom;
 use super::answer::{end_lane_for, go_on_lane};
 use super::base::{KernelId, LaneId};
 use super::placement::Invocation;
@@ -92,8 +91,7 @@ impl Nic {
         if !qp.machine().is_rc() && !qp.machine().is_irn() {
             return Err(NicError::NotThisService);
         }
-        let slots = qp.queues().send.ring().slots();
-        qp.offloads_mut().strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0))).tap = tap;
+        qp.use_strom().tap = tap;
         Ok(())
     }
 
@@ -136,8 +134,7 @@ impl Nic {
         {
             return Err(NicError::NotThisService);
         }
-        let slots = qp.queues().send.ring().slots();
-        let strom = qp.offloads_mut().strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0)));
+        let strom = qp.use_strom();
         // Replacing the checker resets the retry deadline.
         (strom.checker, strom.recheck) = (checker, None);
         Ok(())

@@ -17,7 +17,7 @@ use crate::shared::Shared;
 /// Enables StRoM on a queue pair at the transition to RTR.
 pub(crate) fn enable_strom(qp: &mut QueuePair) {
     let early = match qp.machine_mut() {
-        Machine::Rc(connection) => {
+        Machine::Plain(connection) | Machine::Rc(connection) => {
             connection.responder.enable_strom();
             0
         }

@@ -54,8 +54,7 @@ impl Nic {
             self.attend(place);
         }
         if taken {
-            self.shared.counters_mut().rcvd_pkts += 1;
-            self.shared.counters_mut().rcvd_bytes += arrived.transport.len() as u64;
+            self.shared.received(arrived.transport.len());
         }
     }
 }

@@ -146,7 +146,7 @@ pub(crate) fn request_bundle(
     shared: &mut Shared,
 ) -> NextRequest {
     let mtu = qp.parameters().mtu as usize;
-    let View { id, queues, machine, congestion, .. } = qp.view();
+    let View { id, queues, machine, offloads } = qp.view();
     let ring = queues.send.ring();
     let Some(Connection { path, requester, .. }) = machine.rc_mut() else { return NextRequest::Plain };
     let local = LocalMemory { mem, pd: id.pd, ring };
@@ -192,7 +192,7 @@ pub(crate) fn request_bundle(
         Sent::Yes(_) => {
             requester.sent_together(now, count, counters);
             // The last request of the bundle asks for an acknowledgement.
-            if let Some(congestion) = congestion {
+            if let Some(congestion) = &mut offloads.congestion {
                 congestion.ack_requested(now, requester.progress());
             }
         }

@@ -36,7 +36,9 @@ pub(crate) fn serve_prism(
     let SharedView { objects, counters, .. } = shared.view();
     let lists = &mut objects.free_lists;
     let ((number, kept_from), msn) = match machine {
-        Machine::Rc(connection) => (connection.responder.fetches(), connection.responder.msn()),
+        Machine::Plain(connection) | Machine::Rc(connection) => {
+            (connection.responder.fetches(), connection.responder.msn())
+        }
         Machine::Irn(irn) => (irn.responder.fetches(), irn.responder.msn()),
         _ => return,
     };
@@ -59,7 +61,7 @@ pub(crate) fn serve_prism(
     }
     let done = done.map(|()| answer);
     prism.counted = match machine {
-        Machine::Rc(Connection { responder, .. }) => {
+        Machine::Plain(Connection { responder, .. }) | Machine::Rc(Connection { responder, .. }) => {
             responder.conclude_prism(done, counters);
             responder.msn()
         }

@@ -36,7 +36,7 @@ impl Nic {
             let Some(index) = self.index(packet.bth.dest_qp()) else { continue };
             // An earlier packet may have ended the connection.
             if let Some(qp) = self.qps[index as usize].as_mut().filter(|qp| qp.may_receive()) {
-                qp.take_plain_outlined(now, mem, &packet, &mut self.shared);
+                qp.take_outlined(now, mem, &packet, &mut self.shared);
             }
             self.touch(index);
         }

@@ -20,6 +20,7 @@ use super::reach::Reach;
 use super::result::ResultSink;
 use super::{Prism, ResponderState};
 use crate::context::WqeContext;
+use crate::extras::All;
 use crate::gather::{self, LocalMemory};
 use crate::machine::Connection;
 use crate::queue_pair::{QueuePair, View};
@@ -116,7 +117,7 @@ fn take_operation_list_answer(
     packet: &packet::View<'_>,
     shared: &mut Shared,
 ) {
-    let View { id, queues, machine, congestion, .. } = qp.view();
+    let View { id, queues, machine, offloads } = qp.view();
     let pd = id.pd;
     let ring = queues.send.ring();
     let Some(Connection { requester, .. }) = machine.rc_mut() else { return };
@@ -127,10 +128,10 @@ fn take_operation_list_answer(
         };
         if fine { Ok(()) } else { Err(Status::LocalProtection) }
     });
-    if let Some(congestion) = congestion {
+    if let Some(congestion) = &mut offloads.congestion {
         congestion.answered(now, requester.progress());
     }
-    qp.retire::<GoBackN>(shared);
+    qp.retire::<GoBackN, All>(shared);
 }
 
 impl ResponderState {

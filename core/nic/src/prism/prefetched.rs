@@ -2,7 +2,8 @@
 //!
 //! A table of a million pointers fits no cache. If READs were executed one by one, each would wait for a
 //! cache miss. Therefore the pointers of READs that arrive together are prefetched together, and the READs
-//! are executed when the batch is full or any other packet arrives. The order of execution does not change.
+//! are executed when the batch is full, at the next turn, or when another packet arrives that is not for a
+//! plain queue pair. The order of execution on a queue pair does not change.
 
 use remora_memory::{Access, Key, Mem};
 use remora_transport::rc::prism::is_scratch;

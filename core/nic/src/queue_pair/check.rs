@@ -41,9 +41,10 @@ impl QueuePair {
     }
 
     fn check_machine(&self, mtu: u32) {
+        assert!(!self.machine.is_plain() || self.offloads.is_empty(), "a plain queue pair has no offload");
         let upcoming = match &self.machine {
             Machine::Unconnected | Machine::Loopback => return,
-            Machine::Rc(connection) => {
+            Machine::Plain(connection) | Machine::Rc(connection) => {
                 connection.requester.check();
                 connection.responder.check();
                 connection.responder.fetches().0

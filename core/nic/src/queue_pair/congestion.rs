@@ -21,8 +21,8 @@ impl QueuePair {
         let algorithm = if self.machine.path().is_some() { algorithm } else { Algorithm::None };
         let limit = self.attributes.given.rate_limit.unwrap_or(0);
         let any = algorithm != Algorithm::None || limit > 0;
-        self.congestion = any.then(|| Box::new(Congestion::new(algorithm, settings, limit)));
-        if let Some(congestion) = self.congestion.as_mut().filter(|_| settings.window_follows_rate) {
+        self.offloads.congestion = any.then(|| Box::new(Congestion::new(algorithm, settings, limit)));
+        if let Some(congestion) = self.offloads.congestion.as_mut().filter(|_| settings.window_follows_rate) {
             congestion.scale(self.attributes.parameters.window, settings.line_rate);
         }
         let marking = if settings.ect || algorithm.reads_marks() { ECT_0 } else { 0 };
@@ -36,8 +36,8 @@ impl QueuePair {
     /// The program has set another limit: its control goes on as it was.
     pub(crate) fn limit_rate(&mut self, settings: &Settings) {
         let limit = self.attributes.given.rate_limit.unwrap_or(0);
-        if !self.congestion.as_mut().is_some_and(|congestion| congestion.set_limit(limit)) {
-            self.congestion =
+        if !self.offloads.congestion.as_mut().is_some_and(|congestion| congestion.set_limit(limit)) {
+            self.offloads.congestion =
                 (limit > 0).then(|| Box::new(Congestion::new(Algorithm::None, settings, limit)));
         }
     }
@@ -45,7 +45,7 @@ impl QueuePair {
     /// Returns true if packets with data must wait.
     #[inline]
     pub(crate) fn is_held(&mut self, now: Instant) -> bool {
-        match &mut self.congestion {
+        match &mut self.offloads.congestion {
             None => false,
             Some(congestion) => {
                 congestion.holds(now)
@@ -57,31 +57,19 @@ impl QueuePair {
         }
     }
 
-    /// Returns the time at which `expire_congestion` is due.
-    #[inline]
-    pub(crate) fn congestion_deadline(&self) -> Instant {
-        self.congestion.as_ref().map_or(Instant::NEVER, |congestion| congestion.deadline())
-    }
-
-    /// Runs the timers that are due at `now`.
-    pub(crate) fn expire_congestion(&mut self, now: Instant) {
-        if let Some(congestion) = &mut self.congestion {
-            congestion.expire(now);
-        }
-    }
-
     /// A switch has marked a packet from its peer.
     #[cold]
     pub(crate) fn marked(&mut self, now: Instant, shared: &mut Shared) {
         shared.counters_mut().np_ecn_marked_roce_packets += 1;
-        self.notifier.is_due |= self.machine.path().is_some()
-            && self.notifier.marks.marked(now, &shared.defaults().congestion.dcqcn);
+        self.offloads.notifier.is_due |= self.machine.path().is_some()
+            && self.offloads.notifier.marks.marked(now, &shared.defaults().congestion.dcqcn);
+        self.choose_machine();
     }
 
     /// Sends a CNP if one is due, before any other packet of the queue pair. Go-back-N's `respond` has a copy
     /// of this, because a call here costs it 1 % of its instructions.
     pub(crate) fn notify_if_due(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
-        if !self.notifier.is_due || !self.may_receive() {
+        if !self.offloads.notifier.is_due || !self.may_receive() {
             return None;
         }
         let sent = self.notify_peer(out, shared);
@@ -111,7 +99,7 @@ impl QueuePair {
     #[cold]
     pub(crate) fn notify_peer(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
         let Some(path) = self.machine.path_mut() else {
-            self.notifier.is_due = false;
+            self.offloads.notifier.is_due = false;
             return None;
         };
         let bth = bth::Repr { becn: true, ..bth::Repr::new(Opcode::CNP, path.remote, Psn::new(0)) };
@@ -126,7 +114,7 @@ impl QueuePair {
         let sent = emit_from(address_path, class, out, counters, &bth, &none, CNP_PAYLOAD, zeros);
         if matches!(sent, Sent::Yes(_)) {
             shared.counters_mut().np_cnp_sent += 1;
-            self.notifier.is_due = false;
+            self.offloads.notifier.is_due = false;
         }
         Some(sent)
     }
@@ -134,7 +122,7 @@ impl QueuePair {
     /// The peer says that packets of ours were marked.
     #[cold]
     pub(crate) fn notified(&mut self, now: Instant, shared: &mut Shared) {
-        let handled = self.congestion.as_mut().is_some_and(|congestion| congestion.notified(now));
+        let handled = self.offloads.congestion.as_mut().is_some_and(|congestion| congestion.notified(now));
         if handled {
             shared.counters_mut().rp_cnp_handled += 1;
         } else {

@@ -13,6 +13,7 @@ use crate::chain::transmit_to_itself;
 use crate::emit::{Fill, Gathered, Sent, emit_from, response_bth, response_headers};
 use crate::event::AsyncEvent;
 use crate::extended;
+use crate::extras::{All, Extras, Plain, WithoutKernels};
 use crate::gather::{self, LocalMemory};
 use crate::kernel::{
     CheckResult, check_reply, clear_delayed_ack, delay_plain_ack, maybe_delay_ack, waits_for_bytes,
@@ -27,51 +28,24 @@ use crate::turn::{TURN_BYTES, TURN_PACKETS, TurnEnd, TurnUsage};
 /// Number of requests, including answers of StRoM kernels, that are sent before responses in a turn.
 const ANSWERS_FIRST: usize = TURN_PACKETS / 2;
 
-/// The questions that a turn of a reliable connection asks beside its machine.
-pub(crate) trait Extras {
-    /// True for XRC, congestion control, CNPs and PRISM.
-    const ANY: bool;
-    /// True for StRoM kernels, whose answers are requests, and which check and delay the data of READs.
-    const KERNELS: bool;
-}
-
-/// A [plain](QueuePair::is_plain) queue pair asks none.
-pub(crate) struct Plain;
-
-impl Extras for Plain {
-    const ANY: bool = false;
-    const KERNELS: bool = false;
-}
-
-/// A queue pair with anything except StRoM.
-struct WithoutKernels;
-
-impl Extras for WithoutKernels {
-    const ANY: bool = true;
-    const KERNELS: bool = false;
-}
-
-/// Any queue pair.
-struct All;
-
-impl Extras for All {
-    const ANY: bool = true;
-    const KERNELS: bool = true;
-}
-
 impl QueuePair {
     /// Returns true if there may be packets to send. The test is cheap and may return true without reason.
     #[inline]
     pub(super) fn wants_turn(&self) -> bool {
-        let machines = match self.machine.rc() {
-            Some(connection) => {
-                connection.responder.has_reply()
-                    || self.state == State::Rts && self.queues.send.has_work()
-                    || connection.requester.outstanding() > 0 && connection.requester.has_unsent()
-            }
-            None => self.wants_turn_beside_rc(),
+        let begins = || self.state == State::Rts && self.queues.send.has_work();
+        let goes_on = |Connection { requester, responder, .. }: &Connection| {
+            responder.has_reply() || begins() || requester.outstanding() > 0 && requester.has_unsent()
         };
-        machines || self.notifier.is_due
+        match &self.machine {
+            Machine::Plain(connection) => goes_on(connection),
+            Machine::Rc(connection) => self.offloads.owes_notification() || goes_on(connection),
+            Machine::Irn(irn) => self.offloads.owes_notification() || irn.has_unsent() || begins(),
+            Machine::Unreliable(unreliable) => {
+                self.offloads.owes_notification() || unreliable.is_busy() || begins()
+            }
+            Machine::Loopback => begins() && !self.schedule.waiting,
+            Machine::Unconnected => false,
+        }
     }
 
     /// Runs the queue pair's turn: sends responses before requests until the turn is used up. Adds the frames
@@ -86,11 +60,18 @@ impl QueuePair {
         used: &mut TurnUsage,
     ) -> TurnEnd {
         match &self.machine {
-            Machine::Rc(_) if self.is_plain() => self.transmit_rc::<Plain>(now, mem, out, shared, used),
-            Machine::Rc(_) if self.offloads.strom.is_none() => {
-                self.transmit_extended(now, mem, out, shared, used)
+            Machine::Plain(_) => self.transmit_rc::<Plain>(now, mem, out, shared, used),
+            Machine::Rc(_) if self.offloads.strom.is_some() => {
+                self.transmit_answers(now, mem, out, shared, used)
             }
-            _ => self.transmit_outlined(now, mem, out, shared, used),
+            Machine::Rc(_) => self.transmit_extended(now, mem, out, shared, used),
+            Machine::Irn(_) if self.offloads.is_empty() => {
+                self.transmit_irn::<Plain>(now, mem, out, shared, used)
+            }
+            Machine::Irn(_) => self.transmit_irn::<All>(now, mem, out, shared, used),
+            Machine::Unreliable(_) => self.transmit_unreliable(now, mem, out, shared, used),
+            Machine::Loopback => transmit_to_itself(self, now, mem, shared, used),
+            Machine::Unconnected => TurnEnd::Done,
         }
     }
 
@@ -118,49 +99,9 @@ impl QueuePair {
         })
     }
 
-    /// Returns true if a turn of RC or IRN has nothing else to ask about: neither XRC, nor congestion
-    /// control, nor a CNP to send, nor an offload.
-    #[inline(always)]
-    fn is_plain(&self) -> bool {
-        self.offloads.is_empty()
-            && self.machine.rc().is_none_or(|connection| connection.path.service == 0)
-            && self.congestion.is_none()
-            && !self.notifier.is_due
-    }
-
-    /// Does the work of [`transmit`](QueuePair::transmit) for queue pairs other than plain RC. The function
-    /// is compiled out of line, so that the RC path stays small; the suffix `_outlined` always has this
-    /// meaning.
-    #[inline(never)]
-    fn transmit_outlined(
-        &mut self,
-        now: Instant,
-        mem: Mem<'_>,
-        out: &mut impl Egress,
-        shared: &mut Shared,
-        used: &mut TurnUsage,
-    ) -> TurnEnd {
-        match &self.machine {
-            Machine::Rc(_) => self.transmit_answers(now, mem, out, shared, used),
-            Machine::Irn(_) if self.is_plain() => self.transmit_irn::<Plain>(now, mem, out, shared, used),
-            Machine::Irn(_) => self.transmit_irn::<All>(now, mem, out, shared, used),
-            Machine::Loopback => match self.is_held(now) {
-                true => TurnEnd::Done,
-                false => transmit_to_itself(self, now, mem, shared, used),
-            },
-            Machine::Unreliable(_) | Machine::Unconnected => {
-                self.turn::<All, _>(now, out, shared, used, |qp, out, shared| {
-                    match qp.notify_if_due(out, shared) {
-                        None => qp.request_unreliable(now, mem, out, shared),
-                        sent => sent,
-                    }
-                })
-            }
-        }
-    }
-
-    /// Does the work of [`transmit`](QueuePair::transmit) for go-back-N without StRoM that is not
-    /// [plain](QueuePair::is_plain).
+    /// Sends the responses and then the requests of go-back-N without StRoM, but with anything else. The
+    /// function is compiled out of line, so that the plain path stays small; the suffix `_outlined` always
+    /// has this meaning.
     #[inline(never)]
     fn transmit_extended(
         &mut self,
@@ -171,6 +112,22 @@ impl QueuePair {
         used: &mut TurnUsage,
     ) -> TurnEnd {
         self.transmit_rc::<WithoutKernels>(now, mem, out, shared, used)
+    }
+
+    /// Sends a CNP and then the requests of an unreliable service.
+    #[inline(never)]
+    fn transmit_unreliable(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+        used: &mut TurnUsage,
+    ) -> TurnEnd {
+        self.turn::<All, _>(now, out, shared, used, |qp, out, shared| match qp.notify_if_due(out, shared) {
+            None => qp.request_unreliable(now, mem, out, shared),
+            sent => sent,
+        })
     }
 
     /// Sends the responses and then the requests of IRN.
@@ -195,6 +152,7 @@ impl QueuePair {
     /// be sent as one train of segments; in the opposite order they need two frames. Two successive turns
     /// never both start with requests: on a port that accepts few frames at a time, the answers would use all
     /// of them, and the peer would never receive acknowledgements.
+    #[inline(never)]
     fn transmit_answers(
         &mut self,
         now: Instant,
@@ -237,7 +195,7 @@ impl QueuePair {
     }
 
     /// Sends the packets that `next` produces until the turn is used up. `X::ANY` is false for a
-    /// [plain](QueuePair::is_plain) queue pair.
+    /// [plain](Machine::Plain) queue pair.
     #[inline(always)]
     fn turn<X: Extras, E: Egress>(
         &mut self,
@@ -254,7 +212,7 @@ impl QueuePair {
                     used.packets += 1;
                     used.bytes += len;
                     if X::ANY
-                        && let Some(congestion) = &mut self.congestion
+                        && let Some(congestion) = &mut self.offloads.congestion
                     {
                         congestion.sent(now, len);
                     }
@@ -271,7 +229,7 @@ impl QueuePair {
         TurnEnd::More
     }
 
-    /// Sends the next response packet of go-back-N. `X` is [`Plain`] for a [plain](QueuePair::is_plain)
+    /// Sends the next response packet of go-back-N. `X` is [`Plain`] for a [plain](Machine::Plain)
     /// queue pair; otherwise congestion control or a kernel may delay the data of READs. Always inlined, so
     /// that plain RC does not pay for the other variant.
     #[inline(always)]
@@ -285,7 +243,7 @@ impl QueuePair {
         if !self.may_receive() {
             return None;
         }
-        if X::ANY && self.notifier.is_due {
+        if X::ANY && self.offloads.owes_notification() {
             let sent = self.notify_peer(out, shared);
             if let Some(sent) = self.unless_stopped(out, sent) {
                 return Some(sent);
@@ -344,7 +302,7 @@ impl QueuePair {
     }
 
     /// Sends the next request packet of go-back-N or IRN. `X::ANY` is false for a
-    /// [plain](QueuePair::is_plain) queue pair. Always inlined, so that plain RC does not pay for the other
+    /// [plain](Machine::Plain) queue pair. Always inlined, so that plain RC does not pay for the other
     /// variants.
     #[inline(always)]
     fn request<R: EmitRequest, X: Extras>(
@@ -380,7 +338,7 @@ impl QueuePair {
             }
             // Local requests and failures may have reached the front without a packet, and requests that
             // waited for them may continue.
-            if !self.retire::<R>(shared) || !self.queues.send.has_work() {
+            if !self.retire::<R, X>(shared) || !self.queues.send.has_work() {
                 return None;
             }
         };
@@ -399,7 +357,8 @@ impl QueuePair {
 
     /// Returns true if a CNP or a response is to be sent.
     fn has_response(&self) -> bool {
-        self.notifier.is_due || self.machine.rc().is_some_and(|connection| connection.responder.has_reply())
+        self.offloads.owes_notification()
+            || self.machine.rc().is_some_and(|connection| connection.responder.has_reply())
     }
 
     /// Returns true if all requests were sent and no ended message is left to retire.
@@ -470,7 +429,7 @@ impl QueuePair {
                     requester.sent(now, plan, shared.counters_mut());
                 }
                 if X::ANY
-                    && let Some(congestion) = &mut self.congestion
+                    && let Some(congestion) = &mut self.offloads.congestion
                     && plan.asks_for_ack()
                 {
                     congestion.ack_requested(now, requester.progress());
@@ -478,7 +437,7 @@ impl QueuePair {
             }
             Sent::Denied => {
                 requester.refuse(plan, Status::LocalProtection);
-                self.retire::<R>(shared);
+                self.retire::<R, X>(shared);
             }
             Sent::Blocked if out.has_space_per_peer() => requester.blocked(now),
             Sent::Blocked | Sent::Stopped(_) => {}
@@ -498,7 +457,7 @@ pub(crate) trait EmitRequest: ReliableRequester {
     /// Clears the acknowledgement request of a planned packet if the acknowledgement is not needed.
     fn delay_ack<X: Extras>(qp: &QueuePair, plan: &mut Self::Plan);
 
-    /// Writes a planned packet. `X` is [`Plain`] for a [plain](QueuePair::is_plain) queue pair.
+    /// Writes a planned packet. `X` is [`Plain`] for a [plain](Machine::Plain) queue pair.
     fn emit_request<X: Extras>(
         path: &mut PeerPath,
         out: &mut impl Egress,

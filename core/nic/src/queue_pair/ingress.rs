@@ -1,6 +1,8 @@
 //! Ingress: the processing of received packets. The transport derives an action from each packet, and the
 //! action is executed at once.
 
+use std::marker::PhantomData;
+
 use remora_memory::{Access, AccessError, Key, Mem, Owner, Pd};
 use remora_transport::rc::{Execute, Reaction};
 use remora_transport::state::{Service, State};
@@ -14,9 +16,11 @@ use crate::congestion::MARKED;
 use crate::context::WqeContext;
 use crate::event::AsyncEvent;
 use crate::extended;
+use crate::extras::{All, Extras, Plain};
 use crate::gather;
 use crate::kernel::{execute_strom, hand_over, serve_rpc};
-use crate::machine::Machine;
+use crate::machine::{Connection, Machine};
+use crate::path::PeerPath;
 use crate::prism::{self, place_in_scratch, prefetch_pointer, serve_prism, take_operation_list};
 use crate::receive_queue::Receive;
 use crate::reliable::{GoBackN, ReliableRequester};
@@ -27,6 +31,36 @@ use crate::shared::{Shared, SharedView};
 use crate::unreliable::Unreliable;
 
 impl QueuePair {
+    /// Processes a packet for a [plain](Machine::Plain) queue pair. Returns false if the packet is damaged or
+    /// was not sent to this queue pair by its peer.
+    #[inline]
+    pub(crate) fn receive_plain(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        arrived: &Arrived<'_>,
+        packet: &packet::View<'_>,
+        shared: &mut Shared,
+    ) -> bool {
+        let may_receive = self.may_receive();
+        let Machine::Plain(Connection { path, .. }) = &mut self.machine else { return false };
+        if !admits(path, may_receive, false, arrived, packet, shared) {
+            return false;
+        }
+        shared.received(arrived.transport.len());
+        if arrived.ecn == MARKED {
+            self.marked(now, shared);
+        }
+        if packet.bth.opcode().0 & service_bits::SERVICE != 0 {
+            self.notified(now, shared);
+        } else if packet.bth.opcode().is_request() {
+            self.serve::<Plain>(now, mem, packet, shared);
+        } else {
+            self.answer::<GoBackN, Plain>(now, mem, packet, shared);
+        }
+        true
+    }
+
     /// Returns true if the packet is intact and was sent to this queue pair by its peer.
     #[inline]
     pub(crate) fn admits(
@@ -36,30 +70,16 @@ impl QueuePair {
         shared: &mut Shared,
     ) -> bool {
         let may_receive = self.may_receive();
-        let path = if let Machine::Rc(connection) = &mut self.machine {
-            &mut connection.path
-        } else if let Machine::Irn(irn) = &mut self.machine {
-            &mut irn.path
-        } else {
-            return self.admits_unreliable(arrived, packet, shared);
-        };
-        let fits = may_receive
-            && path.is_from(arrived)
-            && path.carries(packet.bth.opcode())
-            && (packet.bth.opcode().0 & service_bits::SERVICE != Opcode::BUNDLE.0
-                || self.offloads.prism.is_some())
-            && packet.bth.is_default();
-        if !fits {
-            shared.counters_mut().unknown_qp += 1;
-            return false;
+        let bundles = self.offloads.prism.is_some();
+        match &mut self.machine {
+            Machine::Plain(Connection { path, .. }) | Machine::Rc(Connection { path, .. }) => {
+                admits(path, may_receive, bundles, arrived, packet, shared)
+            }
+            Machine::Irn(irn) => admits(&mut irn.path, may_receive, bundles, arrived, packet, shared),
+            Machine::Unreliable(_) | Machine::Loopback | Machine::Unconnected => {
+                self.admits_unreliable(arrived, packet, shared)
+            }
         }
-        let SharedView { properties, counters, spans, now, .. } = shared.view();
-        let checks = properties.checks_icrc && arrived.is_sealed();
-        if checks && !path.intact(arrived, properties.endpoint.udp_port, spans, now) {
-            counters.rx_icrc_encapsulated += 1;
-            return false;
-        }
-        true
     }
 
     /// Processes a request or response packet of the peer.
@@ -78,29 +98,28 @@ impl QueuePair {
         if packet.bth.opcode().0 & service_bits::SERVICE != 0 {
             return self.take_other_service(now, mem, arrived, packet, shared);
         }
-        self.take_plain(now, mem, packet, shared);
+        self.take_reliable(now, mem, packet, shared);
     }
 
-    /// Does the same as [`take_plain`](QueuePair::take_plain), for packets of a PRISM bundle and prefetched
-    /// packets.
+    /// Does the same as `take` for a packet of a PRISM bundle and a prefetched packet.
     #[inline(never)]
-    pub(crate) fn take_plain_outlined(
+    pub(crate) fn take_outlined(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         packet: &packet::View<'_>,
         shared: &mut Shared,
     ) {
-        self.take_plain(now, mem, packet, shared);
+        self.take_reliable(now, mem, packet, shared);
     }
 
-    /// Processes one RC or IRN packet. Always inlined, so that plain RC does not pay for the other callers.
+    /// Processes one RC or IRN packet.
     #[inline(always)]
-    fn take_plain(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+    fn take_reliable(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         match &self.machine {
-            Machine::Rc(_) if packet.bth.opcode().is_request() => self.serve(now, mem, packet, shared),
-            Machine::Rc(_) => self.answer::<GoBackN>(now, mem, packet, shared),
-            _ => self.take_irn(now, mem, packet, shared),
+            Machine::Irn(_) => self.take_irn(now, mem, packet, shared),
+            _ if packet.bth.opcode().is_request() => self.serve::<All>(now, mem, packet, shared),
+            _ => self.answer::<GoBackN, All>(now, mem, packet, shared),
         }
     }
 
@@ -130,7 +149,7 @@ impl QueuePair {
         let plain = extended::as_rc(packet);
         match (self.id.service, packet.bth.opcode().is_request()) {
             (Service::XrcTarget, true) => self.serve_extended(mem, &plain, shared),
-            (Service::XrcInitiator, false) => self.answer::<GoBackN>(now, mem, &plain, shared),
+            (Service::XrcInitiator, false) => self.answer::<GoBackN, All>(now, mem, &plain, shared),
             _ => shared.counters_mut().unknown_qp += 1,
         }
     }
@@ -166,7 +185,7 @@ impl QueuePair {
             if is_list {
                 take_operation_list(self, now, mem, &part, shared);
             } else {
-                self.take_plain_outlined(now, mem, &part, shared);
+                self.take_outlined(now, mem, &part, shared);
             }
         }
     }
@@ -181,14 +200,21 @@ impl QueuePair {
     }
 
     #[inline]
-    fn serve(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+    fn serve<X: Extras>(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        packet: &packet::View<'_>,
+        shared: &mut Shared,
+    ) {
         self.establish(shared);
         let Some(connection) = self.machine.rc_mut() else { return };
-        if self.offloads.strom.is_some() {
+        if X::KERNELS && self.offloads.strom.is_some() {
             let action = connection.responder.receive(packet, shared.counters_mut());
             return self.serve_action(now, mem, action, packet, shared);
         }
-        let at_once = AtOnce { mem, pd: self.id.pd, owner: self.id.owner, payload: packet.payload };
+        let extras = PhantomData::<X>;
+        let at_once = AtOnce { mem, pd: self.id.pd, owner: self.id.owner, payload: packet.payload, extras };
         let action = connection.responder.receive_with(packet, shared.counters_mut(), at_once);
         if !matches!(action, Action::Nothing) {
             self.serve_action(now, mem, action, packet, shared);
@@ -347,7 +373,7 @@ impl QueuePair {
     #[inline]
     fn arrived(&mut self, mem: Mem<'_>, receive: &Receive, shared: &mut Shared) -> Outcome {
         let notice = match &self.machine {
-            Machine::Rc(connection) => connection.responder.notice(),
+            Machine::Plain(connection) | Machine::Rc(connection) => connection.responder.notice(),
             Machine::Unreliable(Unreliable::Connected(connected)) => connected.responder.notice(),
             _ => return Outcome::Done,
         };
@@ -395,7 +421,7 @@ impl QueuePair {
     /// Processes a response of the peer: writes its data to local memory and completes the messages that have
     /// ended.
     #[inline]
-    pub(crate) fn answer<R: ReliableRequester>(
+    pub(crate) fn answer<R: ReliableRequester, X: Extras>(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -406,28 +432,59 @@ impl QueuePair {
         let ring = self.queues.send.ring();
         let Some(requester) = R::of(&mut self.machine) else { return };
         let reaction = requester.receive(now, packet, shared.counters_mut());
-        if let Some(congestion) = &mut self.congestion {
+        if X::ANY
+            && let Some(congestion) = &mut self.offloads.congestion
+        {
             congestion.answered(now, requester.progress());
         }
         if let Err((number, status)) = react(mem, pd, ring, &reaction, packet.payload) {
             requester.fail(number, status);
         }
-        self.retire::<R>(shared);
+        self.retire::<R, X>(shared);
     }
 }
 
+/// Returns true if the packet is intact and comes from the peer of a connection. `bundles` is true if the
+/// peer may send PRISM's bundles and operation lists.
+#[inline(always)]
+fn admits(
+    path: &mut PeerPath,
+    may_receive: bool,
+    bundles: bool,
+    arrived: &Arrived<'_>,
+    packet: &packet::View<'_>,
+    shared: &mut Shared,
+) -> bool {
+    let opcode = packet.bth.opcode();
+    let carries = path.carries(opcode) || bundles && opcode.0 & service_bits::SERVICE == Opcode::BUNDLE.0;
+    if !(may_receive && path.is_from(arrived) && carries && packet.bth.is_default()) {
+        shared.counters_mut().unknown_qp += 1;
+        return false;
+    }
+    let SharedView { properties, counters, spans, now, .. } = shared.view();
+    let checks = properties.checks_icrc && arrived.is_sealed();
+    if checks && !path.intact(arrived, properties.endpoint.udp_port, spans, now) {
+        counters.rx_icrc_encapsulated += 1;
+        return false;
+    }
+    true
+}
+
 /// Executes WRITEs and READs while their packets are validated.
-struct AtOnce<'a> {
+struct AtOnce<'a, X> {
     mem: Mem<'a>,
     pd: Pd,
     owner: Owner,
     payload: &'a [u8],
+    extras: PhantomData<X>,
 }
 
-impl Execute for AtOnce<'_> {
+impl<X: Extras> Execute for AtOnce<'_, X> {
+    const PRISM: bool = X::ANY;
+
     #[inline(always)]
     fn execute(self, action: Action) -> Option<Outcome> {
-        let AtOnce { mem, pd, owner, payload } = self;
+        let AtOnce { mem, pd, owner, payload, .. } = self;
         match action {
             Action::Place { key, va, extent } => place_plain(mem, pd, owner, key, va, extent, payload),
             Action::Fetch { key, va, len } => Some(may_fetch(mem, pd, owner, key, va, len)),

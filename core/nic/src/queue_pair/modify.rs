@@ -49,6 +49,7 @@ impl QueuePair {
         } else if change.rate_limit.is_some() {
             self.limit_rate(&shared.defaults().congestion);
         }
+        self.choose_machine();
         if target == State::Sqd && self.state != State::Sqd {
             self.raised.drained = false;
         }
@@ -134,7 +135,7 @@ impl QueuePair {
         let Settings { parameters, given } = &self.attributes;
         let sq_psn = given.sq_psn.unwrap_or_default();
         match &mut self.machine {
-            Machine::Rc(connection) => {
+            Machine::Plain(connection) | Machine::Rc(connection) => {
                 connection.requester = Requester::new(sq_psn, self.queues.send.messages(), *parameters);
                 if self.offloads.prism.is_some() {
                     connection.requester.enable_prism();
@@ -161,7 +162,7 @@ impl QueuePair {
     fn retune(&mut self, change: &Modify) {
         let parameters = &self.attributes.parameters;
         match &mut self.machine {
-            Machine::Rc(connection) => {
+            Machine::Plain(connection) | Machine::Rc(connection) => {
                 connection.requester.retune(*parameters);
                 connection.responder.retune(self.allowed, parameters.min_rnr_timer);
             }
@@ -205,8 +206,8 @@ impl QueuePair {
         if !self.machine.is_loopback() {
             self.machine = Machine::Unconnected;
         }
-        self.congestion = None;
-        self.notifier.is_due = false;
+        self.offloads.congestion = None;
+        self.offloads.notifier.is_due = false;
         self.queues.current = None;
         self.raised.established = false;
         self.raised.drained = false;

@@ -30,8 +30,7 @@ impl Rma {
             shared.counters_mut().malformed_pkts += 1;
             return;
         };
-        shared.counters_mut().rcvd_pkts += 1;
-        shared.counters_mut().rcvd_bytes += arrived.transport.len() as u64;
+        shared.received(arrived.transport.len());
         let destination = Destination { endpoint: arrived.source, origin };
         match (message.header.kind, &message.body) {
             (_, Body::Request(request)) => {

@@ -132,6 +132,9 @@ enum PendingAck {
 /// Execution of an action while its packet is validated. A trait instead of a closure, because a closure
 /// cannot be inlined always.
 pub trait Execute {
+    /// False if the peer certainly did not agree on PRISM, so that no packet is tested for it.
+    const PRISM: bool = true;
+
     /// Executes an action and returns its outcome. `None` if nothing was done and the action is left to the
     /// caller of [`Responder::receive_with`].
     fn execute(self, action: Action) -> Option<Outcome>;
@@ -242,18 +245,20 @@ impl Responder {
     /// done nothing, and the action is returned like that of [`receive`](Responder::receive). Always
     /// inlined, so that the action and its effects need no memory.
     #[inline(always)]
-    pub fn receive_with(
+    pub fn receive_with<E: Execute>(
         &mut self,
         packet: &packet::View<'_>,
         counters: &mut Counters,
-        execute: impl Execute,
+        execute: E,
     ) -> Action {
         if self.ended {
             return Action::Nothing;
         }
         let seq = extend(self.receiver.rcv_nxt, packet.bth.psn());
         match self.receiver.arrive(seq) {
-            Arrival::InOrder if self.prism && prism::is_asked(packet) => self.receive_prism(packet, counters),
+            Arrival::InOrder if E::PRISM && self.prism && prism::is_asked(packet) => {
+                self.receive_prism(packet, counters)
+            }
             Arrival::InOrder => match self.judge(packet, counters, execute) {
                 Ok(action) => action,
                 Err(code) => {

@@ -5,39 +5,24 @@
 use remora_memory::Mem;
 use remora_transport::rc::irn::{Plan, Reply};
 use remora_transport::rc::{self, ReplyKind};
-use remora_transport::state::State;
 use remora_transport::{Counters, Instant};
 use remora_wire::frame::Egress;
 use remora_wire::irn::{Additions, sack};
 use remora_wire::{Extensions, NakCode, Opcode, Syndrome, aeth, atomic_ack, bth, packet};
 
 use crate::emit::{Fill, Gathered, Sent, emit_from};
+use crate::extras::Extras;
 use crate::gather;
 use crate::irn::Irn;
 use crate::kernel::{CheckResult, Kernels, check_reply, waits_for_bytes};
 use crate::path::PeerPath;
 use crate::prism;
 use crate::queue_pair::QueuePair;
-use crate::queue_pair::egress::{EmitRequest, Extras, fatal_event};
+use crate::queue_pair::egress::{EmitRequest, fatal_event};
 use crate::reliable::{self, PlannedRequest};
 use crate::shared::{Shared, SharedView};
 
 impl QueuePair {
-    /// Returns true if a queue pair other than plain RC may have packets to send.
-    #[inline(never)]
-    pub(crate) fn wants_turn_beside_rc(&self) -> bool {
-        let Some(irn) = self.machine.irn() else {
-            let begins = self.state == State::Rts && self.queues.send.has_work();
-            if self.machine.is_loopback() {
-                return begins && !self.schedule.waiting;
-            }
-            return self.machine.is_unreliable() && (self.is_sending() || begins);
-        };
-        irn.responder.has_reply()
-            || self.state == State::Rts && self.queues.send.has_work()
-            || irn.requester.has_unsent()
-    }
-
     /// Sends the next response packet, or the (N)ACK of a response.
     #[inline]
     pub(crate) fn respond_irn(

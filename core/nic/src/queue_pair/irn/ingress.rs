@@ -7,6 +7,7 @@ use remora_transport::state::State;
 use remora_transport::{Action, Instant, Notice, Outcome};
 use remora_wire::{NakCode, Opcode, packet};
 
+use crate::extras::All;
 use crate::gather;
 use crate::irn::BindError;
 use crate::kernel::{
@@ -36,7 +37,7 @@ impl QueuePair {
         if packet.bth.opcode() == Opcode::IRN_READ_ACKNOWLEDGE {
             return irn.responder.acknowledged(now, packet);
         }
-        self.answer::<reliable::Irn>(now, mem, packet, shared);
+        self.answer::<reliable::Irn, All>(now, mem, packet, shared);
     }
 
     #[inline]

@@ -369,7 +369,7 @@ impl<D: Copy> Requester<D> {
 
     /// Removes and returns the next finished message, in order. After a message in error the queue pair is
     /// in the error state, and the caller must `flush` the rest.
-    #[inline]
+    #[inline(always)]
     pub fn retire(&mut self) -> Option<Retired<D>> {
         let Requester { messages, sender, tracker, .. } = self;
         let mtu = messages.parameters.mtu;
