@@ -3,6 +3,7 @@
 use remora_memory::Access;
 use remora_transport::Parameters;
 use remora_transport::congestion::Algorithm;
+use remora_transport::rc::Allowed;
 use remora_transport::state::{Attributes, ModifyError, State};
 use remora_wire::frame::{Class, Peer, Route};
 use remora_wire::{Psn, Qpn};
@@ -141,6 +142,16 @@ pub(crate) struct Settings {
 }
 
 impl Modify {
+    /// Returns the peer's rights.
+    pub(crate) fn allowed(&self) -> Allowed {
+        let access = self.access.unwrap_or(Access::NONE);
+        Allowed {
+            write: access.contains(Access::REMOTE_WRITE),
+            read: access.contains(Access::REMOTE_READ),
+            atomic: access.contains(Access::REMOTE_ATOMIC),
+        }
+    }
+
     /// Returns the mask of the attributes that are set, numbered as `ibv_qp_attr_mask`.
     pub(crate) fn given(&self) -> Attributes {
         let bits = [

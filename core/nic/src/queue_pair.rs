@@ -13,8 +13,8 @@ mod schedule;
 mod submit;
 mod unreliable;
 
-use remora_memory::{Access, Key, Mem, Owner, Pd};
-use remora_transport::rc::{Allowed, Kind, Message, Retired};
+use remora_memory::{Key, Mem, Owner, Pd};
+use remora_transport::rc::{Kind, Message, Retired};
 use remora_transport::state::{Service, State};
 use remora_transport::{Atomic, Instant, Parameters, Status};
 use remora_wire::Qpn;
@@ -60,7 +60,6 @@ pub(crate) struct QueuePair {
     machine: Machine,
     offloads: Offloads,
     attributes: Settings,
-    allowed: Allowed,
     schedule: Schedule,
     raised: RaisedEvents,
 }
@@ -155,7 +154,6 @@ impl QueuePair {
             machine: Machine::Unconnected,
             offloads: Offloads::default(),
             attributes: Settings::default(),
-            allowed: Allowed::default(),
             schedule: Schedule::default(),
             raised: RaisedEvents::default(),
         }
@@ -705,13 +703,4 @@ fn kind(retired: &Retired<WqeContext>) -> CompletionKind {
 pub(crate) fn waits_for_all(wqe: &Wqe) -> bool {
     let opcode = wqe.opcode();
     opcode == WqeOpcode::LOCAL_INV || opcode == WqeOpcode::BIND_MW && wqe.flags() & flag::FENCE != 0
-}
-
-/// Returns the peer's rights, from the access flags of a region or queue pair.
-pub(crate) fn allowed(access: Access) -> Allowed {
-    Allowed {
-        write: access.contains(Access::REMOTE_WRITE),
-        read: access.contains(Access::REMOTE_READ),
-        atomic: access.contains(Access::REMOTE_ATOMIC),
-    }
 }

@@ -5,6 +5,9 @@
 //! encoded messages and the tables: [`regions`] that peers name by RegionId, [`portal`]s through which
 //! programs issue [`command`]s, keys, and the interface to the [`cipher`]. No table grows with the number of
 //! peers.
+//!
+//! An engine holds the state of this file, which knows neither the engine nor a queue pair. Engine and
+//! messages call `nic.rs`, `issue.rs`, `egress.rs` and `ingress.rs`.
 
 pub mod cipher;
 pub mod command;

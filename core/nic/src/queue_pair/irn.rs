@@ -33,7 +33,7 @@ impl QueuePair {
         self.machine = Machine::Irn(Box::new(Irn {
             path,
             requester: Requester::new(sq_psn, capacity, parameters, &shared.defaults().irn, peer),
-            responder: Responder::new(rq_psn, &parameters, self.allowed, &shared.defaults().irn, peer),
+            responder: Responder::new(rq_psn, &parameters, given.allowed(), &shared.defaults().irn, peer),
             bound: BoundReceives::new(receives),
             peer,
         }));

@@ -5,7 +5,7 @@ use remora_transport::state::{Attributes, Service, State, modify};
 use remora_transport::{timers, uc, ud};
 use remora_wire::Psn;
 
-use super::{GSI, GSI_QKEY, QueuePair, allowed};
+use super::{GSI, GSI_QKEY, QueuePair};
 use crate::attributes::{Modify, ModifyFault, Settings};
 use crate::config::MAX_WINDOW;
 use crate::datagram::Datagrams;
@@ -81,7 +81,6 @@ impl QueuePair {
             set(&mut parameters.timeout_ns, shared.defaults().rto_ns);
             parameters.backoff = shared.defaults().rto_ns.is_none();
         }
-        set(&mut self.allowed, change.access.map(allowed));
     }
 
     /// Transition INIT to RTR: starts the responder. The requester starts at RTS.
@@ -105,7 +104,7 @@ impl QueuePair {
             self.machine = Machine::Unreliable(Unreliable::Connected(Box::new(Connected {
                 path: PeerPath::new(&address, remote, service_bits::UC, shared.defaults().classes),
                 requester: uc::Requester::new(Psn::new(0), mtu),
-                responder: uc::Responder::new(rq_psn, mtu, self.allowed.write),
+                responder: uc::Responder::new(rq_psn, mtu, given.allowed().write),
             })));
             return;
         }
@@ -118,7 +117,7 @@ impl QueuePair {
             self.machine = Machine::Rc(Connection {
                 path,
                 requester: Requester::new(given.sq_psn.unwrap_or_default(), capacity, settings.parameters),
-                responder: Responder::new(rq_psn, &settings.parameters, self.allowed),
+                responder: Responder::new(rq_psn, &settings.parameters, given.allowed()),
             });
         }
         if prism {
@@ -140,13 +139,13 @@ impl QueuePair {
                 if self.offloads.prism.is_some() {
                     connection.requester.enable_prism();
                 }
-                connection.responder.retune(self.allowed, parameters.min_rnr_timer);
+                connection.responder.retune(given.allowed(), parameters.min_rnr_timer);
             }
             Machine::Irn(irn) => {
                 let capacity = self.queues.send.ring().slots() as u32;
                 irn.requester =
                     irn::Requester::new(sq_psn, capacity, *parameters, &shared.defaults().irn, irn.peer);
-                irn.responder.retune(self.allowed, parameters);
+                irn.responder.retune(given.allowed(), parameters);
             }
             Machine::Unreliable(Unreliable::Connected(connected)) => {
                 connected.requester = uc::Requester::new(sq_psn, parameters.mtu);
@@ -160,18 +159,18 @@ impl QueuePair {
 
     /// Changes timeouts, retries and rights of a running queue pair.
     fn retune(&mut self, change: &Modify) {
-        let parameters = &self.attributes.parameters;
+        let Settings { parameters, given } = &self.attributes;
         match &mut self.machine {
             Machine::Plain(connection) | Machine::Rc(connection) => {
                 connection.requester.retune(*parameters);
-                connection.responder.retune(self.allowed, parameters.min_rnr_timer);
+                connection.responder.retune(given.allowed(), parameters.min_rnr_timer);
             }
             Machine::Irn(irn) => {
                 irn.requester.retune(*parameters);
-                irn.responder.retune(self.allowed, parameters);
+                irn.responder.retune(given.allowed(), parameters);
             }
             Machine::Unreliable(Unreliable::Connected(connected)) => {
-                connected.responder.allow_writes(self.allowed.write);
+                connected.responder.allow_writes(given.allowed().write);
             }
             Machine::Unreliable(Unreliable::Datagrams(datagrams)) => {
                 set(&mut datagrams.sender.qkey, change.qkey);
