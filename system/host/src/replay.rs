@@ -3,43 +3,25 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `player.rs` | the events in order, what a difference is, and where the first one was found |
+//! | `player.rs` | the events in order, and their comparison with what the NIC does |
+//! | `difference.rs` | what a difference is, and the numbers of events |
 //! | `wire.rs` | the port of the replayed NIC, which answers as the recorded port did |
 //! | `text.rs` | frames, completions and counters as text |
 
+mod difference;
 mod player;
 mod text;
 mod wire;
 
 use remora_memory::Table;
-use remora_nic::{Bare, Ring};
-use remora_transport::{Counters, Instant};
-use remora_wire::Qpn;
+use remora_nic::Bare;
+use remora_transport::Counters;
 use std::io::Read;
 use std::sync::Arc;
 
 use crate::recording::{End, Event, Header, Reader, ReplayError};
+pub use difference::{Difference, Tally};
 use player::{Player, Stop};
-
-/// Maximum number of bytes of all queues of a replayed NIC.
-const MAX_QUEUES: u64 = 16 << 30;
-
-/// The first difference between a recording and its replay.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    /// Number of the event, counted from 1.
-    pub event: u64,
-    /// Time of the call in which the difference was found, in nanoseconds of the recorded NIC's clock.
-    pub time: Instant,
-    /// Kind of the event.
-    pub kind: &'static str,
-    /// The queue pair that the event is about, if it is about one.
-    pub qp: Option<Qpn>,
-    /// The recording.
-    pub expected: String,
-    /// The replay.
-    pub found: String,
-}
 
 /// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,19 +41,6 @@ pub struct Report {
     /// The reason why the recording ends; `None` if it has no end, because the program was killed or still
     /// runs, or if a difference was found.
     pub end: Option<End>,
-}
-
-/// Numbers of events by kind.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Commands.
-    pub commands: u64,
-    /// Frames received.
-    pub received: u64,
-    /// Frames sent.
-    pub sent: u64,
-    /// Completions.
-    pub completions: u64,
 }
 
 /// Replays a recording up to its end or to the first difference.
@@ -175,9 +144,4 @@ fn step(player: &mut Player<impl Read>, table: &Table, bare: &Bare) -> Result<()
         other => return Err(player.impossible(&format!("a {} without a call", other.name()))),
     }
     Ok(())
-}
-
-/// Returns the memory of a queue.
-fn ring_of(slots: u32) -> Option<Ring> {
-    Ring::new(remora_memory::Bytes::zeros(Ring::size(slots)).ok()?)
 }

@@ -17,12 +17,14 @@
 //! ```
 
 mod error;
+mod iproute;
 mod process;
 mod requirement;
 mod stale;
 mod tcp_port;
 
 pub use error::Error;
+pub use iproute::{ip, run};
 pub use process::Process;
 pub use requirement::{LIST, REQUIRE, not_run};
 pub use tcp_port::free_port;
@@ -33,30 +35,6 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-/// Prefix of the name of each namespace; the process id follows.
-const PREFIX: &str = "remora-";
-
-/// Runs `ip` with these arguments in the caller's namespace, and returns its standard output.
-///
-/// # Errors
-/// [`Error`] if `ip` does not exist or fails.
-pub fn ip(arguments: &str) -> Result<String, Error> {
-    run("ip", arguments)
-}
-
-/// Runs another program of iproute2, such as `bridge` or `tc`, like [`ip`].
-///
-/// # Errors
-/// [`Error`] if the program does not exist or fails.
-pub fn run(program: &str, arguments: &str) -> Result<String, Error> {
-    let output = Command::new(program).args(arguments.split_whitespace()).output().map_err(Error::Missing)?;
-    if !output.status.success() {
-        let says = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(Error::Refused { command: format!("{program} {arguments}"), says });
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
 
 /// Moves the calling thread into the namespace of this name, with all threads and processes that it starts
 /// later.
@@ -85,7 +63,7 @@ impl Namespace {
         static MADE: AtomicU32 = AtomicU32::new(0);
         stale::delete_once();
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}{}-{number}-{label}", std::process::id());
+        let name = format!("{}{}-{number}-{label}", stale::PREFIX, std::process::id());
         ip(&format!("netns add {name}"))?;
         let made = Namespace { name };
         made.ip("link set lo up")?;

@@ -1,8 +1,11 @@
 //! Removal of namespaces whose processes were killed.
 
-use super::{PREFIX, ip};
+use crate::ip;
 use std::path::Path;
 use std::sync::Once;
+
+/// Prefix of the name of each namespace; the process id follows.
+pub(crate) const PREFIX: &str = "remora-";
 
 /// Deletes stale namespaces, once per process.
 pub(crate) fn delete_once() {

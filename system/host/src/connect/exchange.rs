@@ -3,9 +3,10 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
+use super::ConnectError;
+use super::deadline::Deadline;
 use super::error::Stage;
 use super::message::{HEAD, Head, Message};
-use super::{ConnectError, Deadline};
 
 /// Reads a message from a non-blocking connection as its bytes arrive. Reads no byte beyond the message.
 #[derive(Debug, Default)]

@@ -13,10 +13,12 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::ConnectError;
+use super::client::resolve;
+use super::deadline::Deadline;
 use super::pending::{Pending, WAKER};
 use super::request::Request;
 use super::shared::Shared;
-use super::{ConnectError, Deadline};
 use crate::signal::wait_readable;
 
 /// Number of connections that the kernel queues until they are accepted, if it allows as many. The kernel
@@ -39,7 +41,7 @@ impl Listener {
     /// [`ConnectError::Tcp`] if the address cannot be listened on, or the system cannot create a descriptor
     /// or thread.
     pub fn bind(address: impl ToSocketAddrs) -> Result<Listener, ConnectError> {
-        let address = super::resolve(address)?;
+        let address = resolve(address)?;
         let socket = bind(address).map_err(|error| ConnectError::Tcp(taken(address, error)))?;
         rustix::net::listen(&socket, BACKLOG).map_err(|error| ConnectError::Tcp(error.into()))?;
         socket.set_nonblocking(true).map_err(ConnectError::Tcp)?;

@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::ConnectError;
+use super::deadline::Deadline;
+use super::error::Stage;
 use super::exchange::{Reader, write};
 use super::full::{Capacity, Full};
 use super::message::Message;
 use super::request::Request;
 use super::shared::Shared;
-use super::{ConnectError, Deadline};
 use crate::LogLimit;
 
 /// Maximum number of connections without a complete request.
@@ -230,7 +232,7 @@ impl Pending {
         {
             let number = *number;
             if let Some(newcomer) = self.remove(number) {
-                self.refuse(newcomer.peer, &ConnectError::Timeout(super::Stage::Request));
+                self.refuse(newcomer.peer, &ConnectError::Timeout(Stage::Request));
             }
         }
     }

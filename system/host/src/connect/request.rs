@@ -6,12 +6,15 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use super::agreement::meet;
+use super::client::add_endpoint;
+use super::deadline::Deadline;
 use super::error::Stage;
 use super::exchange::{read, write};
 use super::full::Full;
 use super::lasting::{SetupConnection, has_hung_up};
 use super::message::{Hello, LinkOffer, Message};
-use super::{Agreement, ConnectError, Deadline, LinkPeer, Side, add_endpoint, meet, source};
+use super::{Agreement, ConnectError, LinkPeer, Side, source};
 use crate::port_kind::PortKind;
 
 /// Time for sending a refusal, which fits into the send buffer of any connection.

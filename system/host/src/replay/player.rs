@@ -8,10 +8,14 @@ use remora_wire::Qpn;
 use std::fmt::Debug;
 use std::io::Read;
 
-use super::{Difference, MAX_QUEUES, Tally, ring_of, text};
+use super::difference::{Difference, Tally};
+use super::text;
 use crate::recording::{
     Connections, End, Event, Fresh, Header, PeerFacts, Queues, Reader, ReceivedFrame, ReplayError,
 };
+
+/// Maximum number of bytes of all queues of a replayed NIC.
+const MAX_QUEUES: u64 = 16 << 30;
 
 /// The reason why a replay stops.
 #[derive(Debug)]
@@ -293,4 +297,9 @@ impl<R: Read> Player<R> {
         };
         Err(self.differs("counters", None, text(expected, found), text(found, expected)))
     }
+}
+
+/// Returns the memory of a queue.
+fn ring_of(slots: u32) -> Option<Ring> {
+    Ring::new(remora_memory::Bytes::zeros(Ring::size(slots)).ok()?)
 }
