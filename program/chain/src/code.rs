@@ -7,7 +7,7 @@
 
 mod loops;
 
-pub use loops::{Condition, Rings};
+pub use loops::Rings;
 
 use remora_nic::wqe::{ID_BITS, SLOT, WqeOpcode, flag};
 use remora_nic::{Calculation, Fetching};
@@ -45,6 +45,9 @@ pub enum Test {
     Greater,
     GreaterOrEqual,
 }
+
+/// A condition `x TEST y`.
+pub type Condition<Y> = (Location, Test, Y);
 
 impl Test {
     /// List of all comparisons.

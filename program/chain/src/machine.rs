@@ -1,13 +1,12 @@
 //! A NIC that runs a single program, for tests and debugging.
 
 mod client;
+mod queues;
 
 use remora_memory::{Access, Bytes, Mem, Pd, Range, Table};
 use remora_nic::chain::LoopbackInit;
 use remora_nic::wqe::{Bounds, MAX_INLINE, MAX_SGE, SLOT, Wqe};
-use remora_nic::{
-    Bare, Command, CqFlags, Nic, ReceiveQueue, ReceiveRequest, Ring, SendQueue, Status, stride,
-};
+use remora_nic::{Bare, Command, Nic, ReceiveQueue, ReceiveRequest, Ring, SendQueue, Status, stride};
 use remora_transport::Instant;
 use remora_transport::state::State;
 use remora_wire::Qpn;
@@ -18,35 +17,13 @@ use crate::link::{Image, Numbers, QueueNumbers, layout, link};
 use crate::program::{Location, Program, Queue, Segment};
 use crate::step::{Executed, Step, differences};
 use client::Client;
+use queues::{COMPLETIONS, PIECES, create_counted_cq, ring};
 
 pub use client::Reply;
+pub use queues::LoadError;
 
-/// Maximum number of pieces of a receive, as on RedN's NIC.
-const PIECES: usize = 16;
-/// Number of entries of a completion queue.
-const COMPLETIONS: u32 = 256;
 /// Access rights of a chain to its own memory: all.
 const RIGHTS: Access = Access::from_bits(0xf).expect("the bits are access rights");
-
-/// The reason why a program cannot be loaded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LoadError {
-    /// The program needs more queues or memory than the NIC has.
-    #[error("the program has more queues or more bytes than the NIC takes")]
-    TooBig,
-    /// A receive has more pieces than a NIC supports.
-    #[error("a receive of {queue} has more than {pieces} pieces", pieces = PIECES)]
-    TooManyPieces {
-        /// Name of the queue.
-        queue: String,
-    },
-    /// The number of receives of a recycled queue is not a power of two.
-    #[error("the receives of {queue} repeat with the recycled queue: their number must be a power of two")]
-    NoPowerOfTwo {
-        /// Name of the queue.
-        queue: String,
-    },
-}
 
 /// The reason why a run ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -356,16 +333,6 @@ fn failure(index: usize, queue: &Loaded) -> Option<Failure> {
     // `wqe_index` is the number of consumed slots, including this one.
     let slot = (entry.wqe_index.wrapping_sub(1)) & (queue.send.ring().slots() - 1);
     Some(Failure { queue: index, slot, status: entry.completion.status })
-}
-
-fn ring(slots: u32) -> Result<Ring, LoadError> {
-    Ring::heap(slots).map_err(|_| LoadError::TooBig)
-}
-
-/// Creates a completion queue that may overrun, because WAITs only count its completions.
-fn create_counted_cq(nic: &Bare, ring: Ring) -> Result<u32, LoadError> {
-    let flags = CqFlags { ignores_overrun: true, ..CqFlags::default() };
-    nic.ask(Command::CreateCq { ring: nic.hand(ring), flags }).map_err(|_| LoadError::TooBig)
 }
 
 fn create(

@@ -2,11 +2,8 @@
 
 use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
-use super::{Code, ID, ID_BYTES, OPERAND, Operand, Test};
+use super::{Code, Condition, ID, ID_BYTES, OPERAND, Operand};
 use crate::program::{Location, Program, Segment, Value, Work, header};
-
-/// A condition `x TEST y`.
-pub type Condition<Y> = (Location, Test, Y);
 
 impl Code<'_> {
     /// Stops this queue if a comparison holds, by suppressing the completion that the next WAIT needs

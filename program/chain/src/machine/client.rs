@@ -11,7 +11,7 @@ use remora_nic::{
 };
 use remora_wire::Qpn;
 
-use super::{COMPLETIONS, LoadError, ring};
+use super::queues::{COMPLETIONS, LoadError, create_counted_cq, ring};
 
 /// Number of slots for pending messages.
 const SLOTS: u32 = 64;
@@ -57,8 +57,8 @@ impl Client {
         let send = SendQueue::new(ring(SLOTS)?, bounds);
         let mut inbox_receives = ReceiveQueue::new(ring(ANSWERS as u32)?, INBOX_SGE);
         let inbox_completions = ring(COMPLETIONS)?;
-        let own_cq = super::create_counted_cq(nic, ring(1)?)?;
-        let inbox_cq = super::create_counted_cq(nic, inbox_completions.clone())?;
+        let own_cq = create_counted_cq(nic, ring(1)?)?;
+        let inbox_cq = create_counted_cq(nic, inbox_completions.clone())?;
         let qp = nic.ask(Command::CreateLoopback(LoopbackInit {
             pd,
             send_ring: nic.hand(send.ring().clone()),
