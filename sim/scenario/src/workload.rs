@@ -8,6 +8,7 @@ pub mod distribution;
 mod error;
 mod pattern;
 mod poisson;
+mod repeat;
 mod ring;
 mod sizes;
 mod stream;
@@ -24,6 +25,7 @@ use crate::flow::{After, DATA_CLASS, Flow, Start, Verb};
 use crate::units::{Size, Time};
 
 pub use error::WorkloadError;
+pub use repeat::Repeat;
 pub use sizes::{NamedSizes, Sizes};
 pub use text::FlowText;
 
@@ -104,17 +106,6 @@ pub enum Traffic {
         /// Path of the file, relative to the scenario file.
         path: String,
     },
-}
-
-/// The rate at which an incast repeats.
-#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Repeat {
-    /// Mean load that the incasts put on the links of all participating hosts, as a share of their rate;
-    /// above 0 and at most 10.
-    pub load: f64,
-    /// Length of the interval in which incasts start.
-    pub duration: Time,
 }
 
 impl Workload {

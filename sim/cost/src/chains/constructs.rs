@@ -5,8 +5,8 @@ use crate::number::{Number, Part, Unit};
 
 use remora_nic::wqe::WqeOpcode;
 
+use super::experiment::{Experiment, Site, rate};
 use super::paper::TABLE_3;
-use super::{Experiment, Site};
 use remora_chain::Work;
 use remora_chain::assemble;
 use remora_chain::{Code, Operand, Test};
@@ -42,7 +42,7 @@ fn rounds(model: &ConnectX5) -> f64 {
     // The first work request of each round counts the rounds.
     let first =
         run.of(main).filter(|(work, _)| work.wqe.opcode() == WqeOpcode::FETCH_ADD && work.index % 16 == 0);
-    super::rate(&first.map(|(_, times)| times.done).collect::<Vec<_>>())
+    rate(&first.map(|(_, times)| times.done).collect::<Vec<_>>())
 }
 
 /// Returns the rate of a repeated `if value == 5 { answer = 1 }`; `value` returns the value for each index.
@@ -63,5 +63,5 @@ fn whens(model: &ConnectX5, value: impl Fn(usize) -> u64) -> f64 {
     experiment.sites.push(Site::server());
     let run = experiment.run(model);
     let times: Vec<u64> = run.of(main).map(|(_, times)| times.done).collect();
-    super::rate(&places.iter().map(|place| times[*place]).collect::<Vec<_>>())
+    rate(&places.iter().map(|place| times[*place]).collect::<Vec<_>>())
 }

@@ -13,9 +13,10 @@ use crate::number::{Number, Part, Unit};
 use remora_nic::Fetching;
 use remora_nic::wqe::WqeOpcode;
 
+use super::experiment::{Experiment, KEY, Site};
 use super::lookups::{self, COMPARAND, ID, REMOTE};
 use super::paper::{FIGURE_13, RANGES};
-use super::{Experiment, KEY, Site, shipped};
+use super::shipped;
 use remora_chain::{Location, Piece, Program, Segment, Value, Work, header};
 
 /// Number of nodes of the list, and length of a value in bytes.

@@ -9,8 +9,9 @@ use crate::timeline::Doorbell;
 use remora_nic::Fetching;
 use remora_nic::wqe::WqeOpcode;
 
+use super::experiment::{Experiment, KEY, Run, Site, rate};
 use super::paper::{CHAIN_GETS, Curve, IDEAL, ONE_SIDED, SIZES, TABLE_4, TABLE_5, TWO_SIDED};
-use super::{Experiment, KEY, Run, Site, shipped};
+use super::shipped;
 use remora_chain::{Location, Piece, Program, Value, Work, header};
 
 /// Offsets of fields in a work request.
@@ -108,7 +109,7 @@ fn gets_a_second(model: &ConnectX5, len: u64, ports: usize) -> f64 {
     let mut experiment = Experiment::new();
     let answers: Vec<_> = (0..ports).map(|port| gets(&mut experiment, port, len)).collect();
     let run = experiment.run(model);
-    answers.iter().map(|queue| super::rate(&answered(&run, *queue))).sum()
+    answers.iter().map(|queue| rate(&answered(&run, *queue))).sum()
 }
 
 /// Length of a client's request in bytes: the key, for a comparison, and the address of a bucket.

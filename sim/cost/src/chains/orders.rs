@@ -5,8 +5,8 @@ use crate::connectx5::{ConnectX5, UNITS};
 use crate::number::{Number, Part, Unit};
 use remora_nic::{Calculation, Fetching};
 
+use super::experiment::{self, Experiment, Site};
 use super::paper::{CHAINS, FIGURE_7, FIGURE_8, TABLE_3_NATIVE};
-use super::{Experiment, Site};
 use remora_chain::{Location, Program, Section, Segment, Value, Work};
 
 /// Payload of a verb in bytes.
@@ -113,5 +113,5 @@ fn rate(model: &ConnectX5, name: &str) -> f64 {
     let mut done: Vec<u64> = run.times.iter().map(|times| times.done).collect();
     done.sort_unstable();
     // The last work requests no longer compete for units.
-    super::rate(&done[..done.len() * 3 / 4])
+    experiment::rate(&done[..done.len() * 3 / 4])
 }

@@ -5,7 +5,7 @@ use crate::connectx5::ConnectX5;
 use crate::timeline;
 use remora_nic::wqe::WqeOpcode;
 
-use super::{Experiment, KEY, MOST, Site};
+use super::experiment::{Experiment, KEY, MOST, Site, placed};
 use remora_chain::Machine;
 use remora_chain::assemble;
 use remora_chain::offload::{BUCKET, OFFLOADS, ask, ask_two, bucket, node};
@@ -72,7 +72,7 @@ fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
     assert!(machine.send(port, &message));
     executed.extend(machine.watch(MOST));
     assert_eq!(machine.failures(), []);
-    let queues = super::placed(&machine, &sites);
+    let queues = placed(&machine, &sites);
     let arrives = (queues[port].receive_cq, arrival(model, &message));
     let times = timeline::play(model, &queues, &executed, &[arrives]);
     let answer = executed

@@ -4,6 +4,7 @@
 //! key that neither dialect knows is reported in a warning and skipped together with its values.
 
 mod keys;
+mod value;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,27 +14,10 @@ use remora_scenario::tokens::{Token, Tokens};
 use remora_scenario::units::{self, Rate, WholeError, decimal, parse_saturating};
 
 pub use keys::{KEYS, Kind};
+pub use value::Value;
 
 /// Largest number of pairs in the value of a [`Kind::Map`] key.
 const PAIRS_MAX: u64 = 1000;
-
-/// The value of one key.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// An unsigned whole number.
-    Integer(u64),
-    /// A decimal number, as a multiple of 10⁻⁹: [`ONE`] is 1.
-    Decimal(u64),
-    /// A link or sending rate.
-    Rate(Rate),
-    /// A single word, usually the path of a file.
-    Text(String),
-    /// Numbers by link rate in bit/s, each as a multiple of 10⁻⁹. If a rate occurs twice, the later number
-    /// counts.
-    Map(BTreeMap<u64, u64>),
-    /// The value of `LINK_DOWN`: a time in µs and the two ends of the link.
-    Triple([u64; 3]),
-}
 
 /// A configuration file: the values of all keys that are listed in [`KEYS`] and occur in the file.
 #[derive(Clone, Debug, Default, PartialEq)]

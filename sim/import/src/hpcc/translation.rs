@@ -1,6 +1,7 @@
 //! Translates a configuration with its topology and flows into a [`Scenario`].
 
 mod mmu;
+mod time;
 
 use remora_fabric::topology::Topology;
 
@@ -14,11 +15,8 @@ use remora_scenario::scenario::{
 };
 use remora_scenario::units::Time;
 use remora_scenario::workload::Workload;
+use time::{MICROSECOND, NANOSECOND, SECOND};
 
-/// Units of time, in ps.
-const SECOND: u64 = 1_000_000_000_000;
-const MICROSECOND: u64 = 1_000_000;
-const NANOSECOND: u64 = 1_000;
 /// Start of the traffic in both programs, 2 s, in ps. Times of failures count from here.
 const BASE: u64 = 2 * SECOND;
 

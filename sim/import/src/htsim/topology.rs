@@ -5,19 +5,9 @@ mod tier;
 use remora_fabric::topology::{NODES_MAX, Tree};
 
 use remora_scenario::error::{Read, ScenarioError, Source, Warnings, excerpt};
-use remora_scenario::units::{Time, whole};
-pub use tier::{TierText, tree};
-
-/// The contents of a topology file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TreeFile {
-    /// Number of hosts.
-    pub nodes: u32,
-    /// Number of hosts per pod.
-    pub pod: u32,
-    /// The tiers from the ToR switches upwards; two or three.
-    pub tiers: Vec<TierText>,
-}
+use remora_scenario::units::Time;
+use tier::Value;
+pub use tier::{TierText, TreeFile, tree};
 
 /// The network of a topology file: the tree, and attributes of the switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,26 +74,6 @@ pub fn parse(source: Source<'_>) -> Result<Read<TreeFile>, ScenarioError> {
     let file = TreeFile { nodes, pod, tiers: texts };
     tree(&file).map_err(|says| source.error(0, says))?;
     Ok(warnings.with(file))
-}
-
-/// The word after a key, with its place for error messages.
-pub struct Value<'a> {
-    source: Source<'a>,
-    line: u32,
-    key: &'a str,
-    word: &'a str,
-}
-
-impl Value<'_> {
-    /// Reads the word as a whole number of at most `max`.
-    fn number(&self, max: u64) -> Result<u64, ScenarioError> {
-        let Value { key, word, .. } = self;
-        whole(word, max).map_err(|fault| self.error(fault.of(&excerpt(key), word)))
-    }
-
-    fn error(&self, says: impl Into<String>) -> ScenarioError {
-        self.source.error(self.line, says)
-    }
 }
 
 impl TreeFile {

@@ -4,7 +4,8 @@ use remora_fabric::engine::Picos;
 use remora_fabric::network::PortEvent;
 use remora_fabric::simulation::{Seen, Simulation};
 
-use super::{Output, PortName, Sink, is_ns3};
+use super::output::is_ns3;
+use super::{Output, PortName, Sink};
 use crate::format::hpcc::outputs::PfcLine;
 use crate::scenario::OutputFormat;
 

@@ -9,7 +9,8 @@ use remora_fabric::engine::Picos;
 use remora_fabric::network::{CLASSES, EventSet, PortId};
 use remora_fabric::simulation::{Seen, Simulation};
 
-use super::{Output, PortName, Sink, is_ns3};
+use super::output::is_ns3;
+use super::{Output, PortName, Sink};
 use crate::format::hpcc::outputs::{QueueLengths, qlen_time};
 use crate::scenario::OutputFormat;
 use crate::units::Time;

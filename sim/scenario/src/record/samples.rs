@@ -4,7 +4,8 @@ use remora_fabric::engine::Picos;
 use remora_fabric::network::{EventSet, Network, PortEvent, PortId};
 use remora_fabric::simulation::{Seen, Simulation};
 
-use super::{Output, PortName, Sink, is_ns3};
+use super::output::is_ns3;
+use super::{Output, PortName, Sink};
 use crate::format::hpcc::outputs::{cnp_line, conn_line, uplink_line};
 use crate::scenario::OutputFormat;
 use crate::units::Time;

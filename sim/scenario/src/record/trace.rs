@@ -7,7 +7,8 @@ use remora_fabric::network::{EventSet, Network, PauseFrame, PortEvent};
 use remora_fabric::simulation::{Seen, Simulation, hosts_of};
 use remora_wire::{Operation, aeth, ipv4, irn, packet, udp};
 
-use super::{Output, PortName, Sink, is_ns3};
+use super::output::is_ns3;
+use super::{Output, PortName, Sink};
 use crate::Flow;
 use crate::format::hpcc::outputs::address;
 use crate::format::hpcc::packet_trace::{Event, Packet, Record, TracedPort, header};

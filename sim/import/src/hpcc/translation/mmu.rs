@@ -6,7 +6,7 @@ use remora_fabric::topology::Topology;
 
 use super::super::Dialect;
 use super::super::config::{Config, ONE};
-use super::MICROSECOND;
+use super::time::MICROSECOND;
 use remora_scenario::error::{ScenarioError, Source, Warnings};
 use remora_scenario::scenario::{Balance, Buffering, Ecn, Hash, Mark, Mmu, Pfc, Red, Switch, TransportName};
 use remora_scenario::units::{Rate, Size, Time};

@@ -4,8 +4,39 @@ use std::fmt::Write as _;
 
 use remora_fabric::topology::{Level, Tree};
 
-use super::{TreeFile, Value};
 use remora_scenario::error::{ScenarioError, Source, Warnings, excerpt};
+use remora_scenario::units;
+
+/// The contents of a topology file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeFile {
+    /// Number of hosts.
+    pub nodes: u32,
+    /// Number of hosts per pod.
+    pub pod: u32,
+    /// The tiers from the ToR switches upwards; two or three.
+    pub tiers: Vec<TierText>,
+}
+
+/// The word after a key, with its place for error messages.
+pub(super) struct Value<'a> {
+    pub source: Source<'a>,
+    pub line: u32,
+    pub key: &'a str,
+    pub word: &'a str,
+}
+
+impl Value<'_> {
+    /// Reads the word as a whole number of at most `max`.
+    pub(super) fn number(&self, max: u64) -> Result<u64, ScenarioError> {
+        let Value { key, word, .. } = self;
+        units::whole(word, max).map_err(|fault| self.error(fault.of(&excerpt(key), word)))
+    }
+
+    fn error(&self, says: impl Into<String>) -> ScenarioError {
+        self.source.error(self.line, says)
+    }
+}
 
 /// The keys of one tier. Rate, latency and bundle describe the links below the switches of the tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
