@@ -3,20 +3,21 @@
 //! The peers know the IDs that the manager uses, as real peers do, so many of their messages are nearly
 //! valid.
 
+mod names;
 mod peer;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 use arbitrary::Arbitrary;
 use remora_cm::{
     AcceptParam, Cm, CmConfig, CmError, CmEvent, ConnectParam, EventKind, GidPair, Instant, Listen,
     RejectParam, SidrReplyParam, SidrRequestParam,
 };
-use remora_wire::mad::{CmMessage, LEN, PortSpace, RejectReason, ServiceId, SidrStatus, header, ip_cm};
-use remora_wire::{Address, Qpn};
+use remora_wire::mad::{CmMessage, LEN, RejectReason, ServiceId, SidrStatus, header, ip_cm};
+use remora_wire::Qpn;
 
 use crate::to_the_end;
+use names::address;
 use peer::{Crafted, service};
 
 /// The maximum number of messages or IDs that one MAD or call may cause.
@@ -64,11 +65,6 @@ enum Call {
     Destroy,
     SidrRequest { to: u8, service: u8 },
     SidrReply { status: u8 },
-}
-
-/// Returns the address of the `n`-th node. The manager has the nodes 0 and 1.
-fn address(n: u8) -> Address {
-    Ipv4Addr::new(10, 0, 0, 1 + n % 4).into()
 }
 
 /// Returns the progress of an ID by its last event. Each event of an ID has a higher rank than the one
@@ -299,10 +295,3 @@ fn ip_of(gids: GidPair, service_id: ServiceId) -> Option<ip_cm::Repr> {
     service_id.is_rdma_ip().then_some(ip_cm::Repr { port: 9, addresses })
 }
 
-/// The service IDs of the test.
-const PORTS: [ServiceId; 4] = [
-    ServiceId::rdma_ip(PortSpace::Tcp, 1),
-    ServiceId::rdma_ip(PortSpace::Udp, 1),
-    ServiceId::rdma_ip(PortSpace::Ib, 1),
-    ServiceId(1),
-];

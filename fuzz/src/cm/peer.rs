@@ -7,7 +7,7 @@ use remora_wire::mad::{
 };
 use remora_wire::{Psn, Qpn};
 
-use super::{PORTS, address};
+use super::names::{PORTS, address};
 
 /// A message of a peer, with its choices.
 #[derive(Arbitrary, Clone, Copy, Debug)]

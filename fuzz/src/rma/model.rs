@@ -13,7 +13,7 @@ use remora_wire::rma::{
 };
 
 use super::forger::{Forger, Wrong};
-use super::{Action, Setup, Size, class, kind};
+use super::action::{Action, Setup, Size, class, kind};
 use crate::node_memory::SECRET;
 
 /// The node with the NIC, and the node of the hostile peer.

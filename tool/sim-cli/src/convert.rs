@@ -6,7 +6,8 @@ use anyhow::Result;
 use remora_scenario::format::own;
 use remora_scenario::run::Run;
 
-use super::{ScenarioArgs, load};
+use crate::load;
+use crate::scenario_args::ScenarioArgs;
 
 /// Arguments of `remora sim convert` and `remora sim check`.
 #[derive(clap::Args)]

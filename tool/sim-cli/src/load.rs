@@ -10,7 +10,7 @@ use remora_scenario::format::own;
 use remora_scenario::scenario::{Balance, ControlName};
 use remora_scenario::{FILE_MAX, Scenario, Source, Warning};
 
-use super::ScenarioArgs;
+use crate::scenario_args::ScenarioArgs;
 
 /// A scenario and the warnings about its files.
 pub(crate) struct Loaded {

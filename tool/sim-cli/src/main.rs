@@ -16,19 +16,16 @@ mod progress;
 mod recorded;
 mod run;
 mod saved;
+mod scenario_args;
 mod summary;
 mod sweep;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use remora_options::commands::Program;
-use remora_options::number::natural;
 use remora_options::program;
-use remora_scenario::format::change::Change;
-use remora_scenario::scenario::{ControlName, TransportName};
 
 /// A programmable remote-memory NIC in software: RoCE v2 on any Linux machine.
 #[derive(Parser)]
@@ -71,48 +68,6 @@ enum Verb {
     Sweep(sweep::Args),
     /// Draw the results of runs or of a sweep.
     Plot(plot::Args),
-}
-
-/// Exit status of runs with unfinished flows or findings, and of comparisons with a result outside its
-/// bound.
-const INCOMPLETE: i32 = 3;
-
-/// Options that select a scenario and change it.
-#[derive(clap::Args, Default)]
-#[group(skip)]
-struct ScenarioArgs {
-    /// File with the scenario
-    #[arg(required = true)]
-    scenario: Option<PathBuf>,
-
-    /// Congestion control: none, dcqcn, dcqcn-ns3, timely or timely-patched [default: the scenario's]
-    #[arg(long, value_name = "NAME", value_parser = |name: &str| name.parse::<ControlName>())]
-    control: Option<ControlName>,
-
-    /// Transport, such as irn, roce or roce+pfc [default: the scenario's]
-    #[arg(long, value_name = "NAME", value_parser = |name: &str| name.parse::<TransportName>())]
-    transport: Option<TransportName>,
-
-    /// Set a key of the scenario, for example workload.0.traffic.load=0.7; may be given several times
-    #[arg(long, value_name = "KEY=VALUE", value_parser = |text: &str| text.parse::<Change>())]
-    set: Vec<Change>,
-
-    /// Table of htsim or ns-3 with the paths that flows take [default: paths by the scenario's load
-    /// balancing]
-    #[arg(long, value_name = "FILE")]
-    paths: Option<PathBuf>,
-
-    /// Number of the run in the table of paths
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = natural::<u32>)]
-    paths_run: u32,
-
-    /// Seed of all random choices [default: the scenario's]
-    #[arg(long, value_parser = natural::<u64>)]
-    seed: Option<u64>,
-
-    /// Options of htsim, for a connection matrix
-    #[arg(last = true, value_name = "OPTIONS")]
-    options: Vec<String>,
 }
 
 fn main() -> ExitCode {

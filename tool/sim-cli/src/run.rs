@@ -17,7 +17,8 @@ use super::outputs::Outputs;
 use super::progress::Display;
 use super::recorded::Recorded;
 use super::summary::Summary;
-use super::{INCOMPLETE, ScenarioArgs, load};
+use crate::load;
+use crate::scenario_args::{INCOMPLETE, ScenarioArgs};
 
 /// Simulated time in picoseconds between two checks of the progress display and of signals.
 const STEP: u64 = 20_000_000;

@@ -10,7 +10,8 @@ use remora_scenario::format::change::Change;
 use remora_scenario::format::hpcc::outputs::{FctLine, parse_fct};
 use remora_scenario::{Flow, Source};
 
-use super::super::{ScenarioArgs, load};
+use crate::load;
+use crate::scenario_args::ScenarioArgs;
 
 /// Command line of csg-htsim for its files, without options for output files and those that change nothing
 /// here.

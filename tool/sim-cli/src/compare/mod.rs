@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use remora_options::number::whole;
 use remora_scenario::format::change::Change;
 
-use super::INCOMPLETE;
+use crate::scenario_args::INCOMPLETE;
 use verdict::{Comparison, Verdict};
 
 /// Arguments of `remora sim compare`.

@@ -12,7 +12,7 @@ use remora_options::{ending, print};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::plan::{Plan, Planned};
-use crate::INCOMPLETE;
+use crate::scenario_args::INCOMPLETE;
 
 /// Interval between two checks of the processes.
 const OFTEN: Duration = Duration::from_millis(10);

@@ -13,7 +13,7 @@ use remora_options::number::whole;
 use remora_options::output::REPORT;
 use remora_options::print;
 
-use super::INCOMPLETE;
+use crate::scenario_args::INCOMPLETE;
 use plan::Plan;
 pub(crate) use table::NAME as TABLE;
 

@@ -8,8 +8,9 @@ use remora_scenario::format::own;
 use remora_scenario::{Source, Warning, sweep};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::load;
 use crate::saved::Saved;
-use crate::{ScenarioArgs, load};
+use crate::scenario_args::ScenarioArgs;
 
 /// All runs of a sweep.
 pub(crate) struct Plan {
