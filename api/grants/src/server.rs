@@ -1,8 +1,11 @@
 //! The grant server. One thread serves all connections and never blocks on a single one.
 
 mod acceptor;
+mod calls;
 mod connection;
 mod offer;
+mod options;
+mod shared;
 
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
@@ -10,50 +13,20 @@ use remora_verbs::rma::RegionKey;
 use std::collections::HashSet;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::certificate::{Certificate, Fingerprint, Token};
+use crate::certificate::Fingerprint;
 use crate::message::{LONGEST_NAME, REGIONS};
 use crate::{Error, Result, tls};
 use acceptor::Acceptor;
 use offer::Next;
+use shared::{Counted, Shared};
 
+pub use calls::{CallHandler, Replies};
 pub use offer::Offer;
-
-/// The admitted clients and the limits of a server.
-#[derive(Clone, Debug)]
-pub struct GrantOptions {
-    /// The certificate that the server presents.
-    pub certificate: Certificate,
-    /// The token that admits a client. `None`: no token admits one.
-    pub token: Option<Token>,
-    /// The fingerprints of the client certificates that admit a client.
-    pub clients: HashSet<Fingerprint>,
-    /// The maximum time from a client's connection to its grants.
-    pub deadline: Duration,
-    /// The maximum number of TLS handshakes in progress. When another client connects at this limit, the
-    /// server ends the oldest handshake, unless that began less than 200 ms ago.
-    pub handshakes: usize,
-    /// The maximum number of clients that stay connected for announcements. A client beyond it has to ask for
-    /// new grants when a key is outdated.
-    pub followers: usize,
-}
-
-impl GrantOptions {
-    /// Creates options with the default limits that admit no client yet.
-    pub fn new(certificate: Certificate) -> GrantOptions {
-        GrantOptions {
-            certificate,
-            token: None,
-            clients: HashSet::new(),
-            deadline: Duration::from_secs(5),
-            handshakes: 32,
-            followers: 256,
-        }
-    }
-}
+pub use options::GrantOptions;
 
 /// The event counters of a server.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -68,49 +41,6 @@ pub struct GrantCounters {
     pub failed: u64,
     /// The number of announcements sent, counted once for each client.
     pub announced: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counted {
-    granted: AtomicU64,
-    refused: AtomicU64,
-    failed: AtomicU64,
-    announced: AtomicU64,
-}
-
-/// The state that the server's thread and its owner share.
-#[derive(Debug)]
-struct Shared {
-    offers: Vec<Offer>,
-    /// The indices of the offers whose announcement has yet to be sent.
-    announce: Mutex<Vec<usize>>,
-    counted: Counted,
-    stop: AtomicBool,
-}
-
-/// A program's handler for messages of clients that have their grants. The replies use the same connections.
-/// A single thread calls the handler, and it passes the messages of each client in order.
-pub trait CallHandler: Send {
-    /// The maximum length of a message in bytes, in both directions.
-    fn longest(&self) -> usize;
-
-    /// Handles a message of the client on `connection`, and puts replies into `replies`. Returns false to end
-    /// the connection because the client broke the protocol.
-    fn message(&mut self, connection: usize, message: &[u8], replies: &mut Replies) -> bool;
-
-    /// Handles the end of a connection. A later connection may get the same number.
-    fn ended(&mut self, connection: usize);
-}
-
-/// The replies to one message.
-#[derive(Debug)]
-pub struct Replies(Vec<Vec<u8>>);
-
-impl Replies {
-    /// Adds a reply. Replies are sent in the order in which they are added.
-    pub fn push(&mut self, message: Vec<u8>) {
-        self.0.push(message);
-    }
 }
 
 /// A server that gives grants until it is dropped.

@@ -11,7 +11,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::connection::{Answer, Connection, Drive};
-use super::{CallHandler, GrantOptions, Replies, Shared};
+use super::shared::Shared;
+use super::{CallHandler, GrantOptions, Replies};
 use crate::certificate::Fingerprint;
 use crate::message::{ClientMessage, GrantReply, GrantRequest};
 use remora_verbs::Address;

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail};
 use remora_chain::{Location, Machine, RunEnd, Segment};
 use serde_json::{Map, Value, json};
 
-use super::Start;
+use super::start::Start;
 use remora_options::print;
 
 /// Runs a program and prints its data at the end.

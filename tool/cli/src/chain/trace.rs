@@ -7,8 +7,9 @@ use remora_chain::{Machine, Names, Step};
 use serde_json::{Value, json};
 
 use super::description::{changed, place, said};
+use super::page;
 use super::run::failures;
-use super::{Format, Start, page};
+use super::start::{Format, Start};
 
 /// Runs a program step by step and writes the trace.
 pub(crate) fn trace(start: &Start, format: Format) -> Result<()> {

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use remora_chain::{Finding, Program, Severity};
 use serde_json::json;
 
+use super::start::program;
 use remora_options::print;
 
 /// Prints the findings about a program.
@@ -13,7 +14,7 @@ use remora_options::print;
 /// # Errors
 /// Fails if the program cannot be read or has faults.
 pub(crate) fn verify(file: &Path, json: bool) -> Result<()> {
-    let program = super::program(file)?;
+    let program = program(file)?;
     let findings = remora_chain::verify(&program);
     for finding in &findings {
         if json {
