@@ -1,6 +1,6 @@
 //! Models of `RedN`'s experiments, compared with the numbers in the paper. The NIC's code executes real
-//! chains on a [`Machine`](remora_chain::Machine), and a model of a ConnectX-5 assigns times to their work requests
-//! (`crate::timeline`).
+//! chains on a [`Machine`](remora_chain::Machine), and a model of a ConnectX-5 assigns times to their work
+//! requests (`crate::timeline`).
 //!
 //! | file | holds |
 //! |---|---|

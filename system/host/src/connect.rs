@@ -11,8 +11,9 @@
 //!
 //! After GO both queue pairs are in RTS. Either side may answer REJECT with a text instead, and the server
 //! may answer FULL. If both sides ask for it, the connection then stays open, so that its end shows that a
-//! queue pair is gone (`lasting`). `message` defines the bytes. `client` is the client's side; `listener`, `pending` and `request` are the
-//! server's side, which strangers can reach: lengths, times and numbers at once are bounded.
+//! queue pair is gone (`lasting`). `message` defines the bytes. `client` is the client's side; `listener`,
+//! `pending` and `request` are the server's side, which strangers can reach: lengths, times and numbers at
+//! once are bounded.
 
 mod agreement;
 mod client;

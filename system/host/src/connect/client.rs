@@ -16,8 +16,9 @@ use super::source;
 use super::uplink::{LinkPeer, Uplink};
 use crate::port_kind::PortKind;
 
-/// Connects the queue pair of `side` to the one with which a [`Listener`](super::Listener) at `address` answers. `bring_up`
-/// takes the queue pair to RTS. The TCP connection is returned with the agreement if both sides keep it.
+/// Connects the queue pair of `side` to the one with which a [`Listener`](super::Listener) at `address`
+/// answers. `bring_up` takes the queue pair to RTS. The TCP connection is returned with the agreement if both
+/// sides keep it.
 ///
 /// # Errors
 /// [`ConnectError`]. If the call fails after `bring_up`, the caller must destroy the queue pair, which
