@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::attributes;
+use crate::faults::{self, Faults};
 use crate::port_view::PortView;
 use crate::source::Sources;
 
@@ -29,6 +30,8 @@ const RECORD_LIMIT: &str = "REMORA_RECORD_LIMIT";
 const NICD: &str = "REMORA_NICD";
 /// Environment variable with the name under which that daemon keeps the NIC's objects when the program ends.
 const KEEP: &str = "REMORA_KEEP";
+/// Environment variable with the path of the file to which faults of verbs are appended.
+const FAULT_LOG: &str = "REMORA_FAULT_LOG";
 /// Environment variable that leaves page faults to the program if it is 0.
 const GUARD: &str = "REMORA_GUARD";
 /// Random loopback addresses that are tried for a forked child whose parent has its address alone.
@@ -43,10 +46,16 @@ pub(crate) struct Opened {
     pub port: Arc<PortView>,
     /// The addresses that the NIC sends from.
     pub sources: Sources,
+    pub faults: Option<Arc<Faults>>,
 }
 
-/// Opens the NIC of this process. `is_child`: the process was forked from one that has a NIC.
+/// Opens the NIC of this process, and its faults. `is_child`: the process was forked from one that has a NIC.
 pub(crate) fn open(is_child: bool) -> Result<Opened, OpenError> {
+    let faults = verb_faults()?;
+    Ok(Opened { faults, ..open_port(is_child)? })
+}
+
+fn open_port(is_child: bool) -> Result<Opened, OpenError> {
     if text(GUARD)?.is_none_or(|value| value != "0") {
         // Without the handler, an access to a page that was unmapped ends the program, as
         // docs/guides/drop-in.md
@@ -65,7 +74,7 @@ pub(crate) fn open(is_child: bool) -> Result<Opened, OpenError> {
             let adapter = ChannelAdapter::open(&configured(Device::xdp(interface, own))?)?;
             let port = Arc::new(PortView::always(&adapter));
             let sources = Sources::new(&adapter, None);
-            return Ok(Opened { adapter, watch: None, port, sources });
+            return Ok(Opened { adapter, watch: None, port, sources, faults: None });
         }
         _ => {
             let words =
@@ -104,7 +113,7 @@ fn lent(daemon: &Path) -> Result<Opened, OpenError> {
     }
     let port = Arc::new(PortView::always(&adapter));
     let sources = Sources::new(&adapter, None);
-    Ok(Opened { adapter, watch: None, port, sources })
+    Ok(Opened { adapter, watch: None, port, sources, faults: None })
 }
 
 /// The use of shared-memory links for connections to neighbours.
@@ -168,7 +177,7 @@ fn watched(
     });
     let watch =
         Watch::of(range, neighbours, Some(events), move || counted.counters(), move || failing.fail())?;
-    Ok(Opened { adapter, watch: Some(watch), port, sources })
+    Ok(Opened { adapter, watch: Some(watch), port, sources, faults: None })
 }
 
 /// Opens a NIC at a free loopback address, for a forked child whose parent has its address alone.
@@ -206,12 +215,28 @@ fn configured(device: Device) -> Result<Device, OpenError> {
     if let Some(limit) = size(RECORD_LIMIT)? {
         device = device.record_limit(limit);
     }
-    if let Some(file) = text(FAULT)? {
-        let words = |error: &dyn std::fmt::Display| OpenError::Port(format!("{FAULT}={file}: {error}"));
-        let rules = std::fs::read_to_string(&file).map_err(|error| words(&error))?;
-        device = device.fault(Rules::parse(&rules).map_err(|error| words(&error))?);
+    if let Some(rules) = rules()? {
+        device = device.fault(faults::shifted(&rules));
     }
     Ok(device)
+}
+
+/// Returns the rules of the file that the environment names.
+fn rules() -> Result<Option<Rules>, OpenError> {
+    let Some(file) = text(FAULT)? else { return Ok(None) };
+    let words = |error: &dyn std::fmt::Display| OpenError::Port(format!("{FAULT}={file}: {error}"));
+    let rules = std::fs::read_to_string(&file).map_err(|error| words(&error))?;
+    Rules::parse(&rules).map(Some).map_err(|error| words(&error))
+}
+
+/// Returns the faults of verbs that the environment asks for.
+fn verb_faults() -> Result<Option<Arc<Faults>>, OpenError> {
+    let Some(rules) = rules()? else { return Ok(None) };
+    if faults::is_dead(&rules) {
+        return Err(OpenError::Port("the device is dead, as the fault rules say".to_owned()));
+    }
+    let log = text(FAULT_LOG)?;
+    Ok(Faults::of(&rules, log.as_deref())?.map(Arc::new))
 }
 
 /// Returns the number of bytes in a variable; `None` if it is unset or empty.

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::attributes::MAX_CQE;
 use crate::channel::ChannelObject;
+use crate::faults::Faults;
 use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
 use crate::nic::{Subject, Watcher};
 use crate::{context, errno, explain, requests};
@@ -33,6 +34,8 @@ pub(crate) struct CqObject {
     pub delivered: AtomicU32,
     watcher: Watcher,
     pub polling: Polling,
+    /// The faults, if any may change a completion.
+    faults: Option<Arc<Faults>>,
 }
 
 impl Object for CqObject {
@@ -112,6 +115,7 @@ pub(crate) fn create(context: *mut IbvContext, attributes: &CqAttributes) -> Res
         delivered: AtomicU32::new(0),
         watcher: Watcher::new(std::ptr::null_mut::<IbvCq>(), &object.events),
         polling: Polling::default(),
+        faults: object.nic.faults.clone().filter(|faults| faults.changes_completions()),
     });
     let address = &raw mut *made;
     made.watcher = Watcher::new(address, &object.events);
@@ -189,6 +193,11 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut IbvCq, count: c_int, out: *mut 
         unsafe { out.add(taken).write(requests::completion(cqe)) };
         taken += 1;
     });
+    if let Some(faults) = &object.faults {
+        // SAFETY: the entries were written above.
+        let written = unsafe { std::slice::from_raw_parts_mut(out, taken) };
+        written.iter_mut().for_each(|wc| failed |= faults.change(wc));
+    }
     if failed && explain::is_wanted() {
         let context = object.context();
         for place in 0..taken {

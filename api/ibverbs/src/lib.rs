@@ -25,6 +25,7 @@ mod dm;
 mod ece;
 mod errno;
 mod explain;
+mod faults;
 mod fork;
 mod gid;
 mod handles;

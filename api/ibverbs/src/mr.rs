@@ -16,6 +16,8 @@ use crate::{context, errno, mappings};
 pub(crate) struct MrObject {
     pub verbs: std::cell::UnsafeCell<IbvMr>,
     access: Mutex<u32>,
+    /// Bytes that count as registered for the rules of faults.
+    counted: u64,
     /// The pages, if the NIC belongs to a daemon.
     lent: Mutex<Option<LentMemory>>,
 }
@@ -75,7 +77,14 @@ pub(crate) fn give(
     length: usize,
     flags: u32,
 ) -> Result<*mut IbvMr, c_int> {
-    give_with(pd, key, start, length, flags, None)
+    give_with(pd, key, start, length, flags, Extras::default())
+}
+
+/// The parts of a region that not every region has.
+#[derive(Default)]
+struct Extras {
+    counted: u64,
+    lent: Option<LentMemory>,
 }
 
 fn give_with(
@@ -84,7 +93,7 @@ fn give_with(
     start: *mut c_void,
     length: usize,
     flags: u32,
-    lent: Option<LentMemory>,
+    extras: Extras,
 ) -> Result<*mut IbvMr, c_int> {
     let context = pd::look(pd)?.verbs.context;
     let verbs =
@@ -92,7 +101,8 @@ fn give_with(
     Ok(handles::give(Box::new(MrObject {
         verbs: verbs.into(),
         access: Mutex::new(flags),
-        lent: Mutex::new(lent),
+        counted: extras.counted,
+        lent: Mutex::new(extras.lent),
     })))
 }
 
@@ -110,13 +120,23 @@ fn reg_mr(
         return reg_all(pd, iova, flags);
     }
     let (access, iova) = checked(start, length, iova, flags)?;
-    if adapter.is_lent() {
-        let (key, lent) = lent_memory::register(adapter, object.pd, start as u64, length, iova, access)?;
-        return give_with(pd, key, start, length, flags, Some(lent));
-    }
-    // SAFETY: by the manual pages, the program keeps the memory until it deregisters the region.
-    let key = unsafe { adapter.register_raw(object.pd, start.cast(), length, iova, access) };
-    give(pd, key.map_err(errno::of_create)?, start, length, flags)
+    let counted = length as u64;
+    let faults = context::look(object.verbs.context)?.nic.faults.as_ref();
+    faults.map_or(Ok(()), |faults| faults.register(counted))?;
+    let registered = if adapter.is_lent() {
+        let lent = lent_memory::register(adapter, object.pd, start as u64, length, iova, access);
+        lent.map(|(key, lent)| (key, Some(lent)))
+    } else {
+        // SAFETY: by the manual pages, the program keeps the memory until it deregisters the region.
+        let key = unsafe { adapter.register_raw(object.pd, start.cast(), length, iova, access) };
+        key.map(|key| (key, None)).map_err(errno::of_create)
+    };
+    let (key, lent) = registered.inspect_err(|_| {
+        if let Some(faults) = faults {
+            faults.deregister(counted);
+        }
+    })?;
+    give_with(pd, key, start, length, flags, Extras { counted, lent })
 }
 
 /// Registers the whole address space (implicit on-demand paging).
@@ -184,6 +204,9 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut IbvMr) -> c_int {
             let lent = || object.lent.lock().unwrap_or_else(PoisonError::into_inner).take();
             let ended = adapter.deregister_and(Key::new(verbs.lkey), || drop(lent()));
             ended.map_err(errno::of_create)?;
+            if let Some(faults) = &context::look(verbs.context)?.nic.faults {
+                faults.deregister(object.counted);
+            }
         }
         handles::take::<MrObject>(mr).map(drop)
     })())

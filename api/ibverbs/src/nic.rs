@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::address::Opened;
+use crate::faults::{self, Faults};
 use crate::port_view::PortView;
 use crate::source::Sources;
 use crate::{address, errno};
@@ -25,6 +26,8 @@ pub(crate) struct Nic {
     watch: Option<Watch>,
     pub port: Arc<PortView>,
     pub sources: Sources,
+    /// The faults of verbs that rules ask for.
+    pub faults: Option<Arc<Faults>>,
     subjects: Arc<Subjects>,
     /// The kernel's id of the thread that waits for packets and serves them; 0 if there is none. One thread
     /// suffices, so that a packet does not wake several.
@@ -77,7 +80,7 @@ pub(crate) fn shared() -> Result<Arc<Nic>, c_int> {
     if let (Some(nic), false) = (&*place, inherited) {
         return Ok(Arc::clone(nic));
     }
-    let Opened { adapter, watch, port, sources } = address::open(inherited).map_err(|error| {
+    let Opened { adapter, watch, port, sources, faults } = address::open(inherited).map_err(|error| {
         eprintln!("remora: {error}");
         errno::of_open(&error)
     })?;
@@ -86,7 +89,8 @@ pub(crate) fn shared() -> Result<Arc<Nic>, c_int> {
     adapter.on_event(Arc::new(move |event| event_subjects.tell(event)));
     let port_subjects = Arc::clone(&subjects);
     port.on_event(move |event_type| port_subjects.tell_all(PORT, event_type));
-    let nic = Arc::new(Nic { adapter, watch, port, sources, subjects, waiter: AtomicI32::new(0) });
+    let nic = Arc::new(Nic { adapter, watch, port, sources, faults, subjects, waiter: AtomicI32::new(0) });
+    faults::start(&nic);
     // A NIC inherited by fork belongs to the parent and must not be dropped here.
     std::mem::forget(place.replace(Arc::clone(&nic)));
     Ok(nic)
@@ -124,6 +128,19 @@ impl Nic {
         }
         drop(subjects);
         watcher.events.withdraw(|event| Arc::ptr_eq(&event.delivered, &watcher.delivered));
+    }
+
+    /// Delivers an event that a fault asks for: of a queue pair, or of the port or device.
+    pub(crate) fn cause(&self, event_type: c_int, qp: Option<u32>) {
+        match qp {
+            None if event_type == IBV_EVENT_DEVICE_FATAL => self.subjects.tell_all(0, event_type),
+            None => self.subjects.tell_all(PORT, event_type),
+            Some(qp) => {
+                if let Some(watcher) = self.subjects.all().get(&Subject::Qp(qp)) {
+                    watcher.put(watcher.element, event_type);
+                }
+            }
+        }
     }
 
     /// Makes the calling thread the one that waits for packets. Returns false if another thread is.

@@ -41,6 +41,11 @@ impl PortView {
         self.state().active
     }
 
+    /// The GID table.
+    pub(crate) fn table(&self) -> Vec<Option<GidEntry>> {
+        self.state().gids.clone()
+    }
+
     /// Returns the GID at this index; `None` for an empty entry.
     pub(crate) fn gid(&self, index: u32) -> Option<GidEntry> {
         self.state().gids.get(index as usize).copied().flatten()

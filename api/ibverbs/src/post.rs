@@ -5,10 +5,11 @@ use remora_verbs::raw::ReceiveQueue;
 use remora_verbs::{Payload, PostError};
 use std::ffi::c_int;
 
+use crate::faults::Pair;
 use crate::qp::QpObject;
 use crate::requests::{self, Work};
 use crate::srq::SrqObject;
-use crate::{errno, handles};
+use crate::{errno, faults, handles};
 
 /// Returns 0, or the errno of a list, of which `bad` receives the first request that was refused.
 ///
@@ -47,6 +48,9 @@ pub(crate) unsafe extern "C" fn post_send(
         object.raw.post_send(|queue| {
             // SAFETY: the requests are the program's, and the last one has no successor.
             while let Some(request) = unsafe { next.as_ref() } {
+                if let Some(faults) = &object.faults {
+                    faults.post(requests::kind(request))?;
+                }
                 // SAFETY: as above.
                 unsafe { requests::push(queue, service, request)? };
                 next = request.next;
@@ -63,9 +67,16 @@ pub(crate) unsafe extern "C" fn post_send(
 /// # Safety
 /// The requests are the program's, and the last one has no successor.
 #[inline]
-unsafe fn receive_all(queue: &mut ReceiveQueue, next: &mut *mut IbvRecvWr) -> Result<(), c_int> {
+unsafe fn receive_all(
+    queue: &mut ReceiveQueue,
+    next: &mut *mut IbvRecvWr,
+    faults: Option<&Pair>,
+) -> Result<(), c_int> {
     // SAFETY: the caller's promise.
     while let Some(request) = unsafe { next.as_ref() } {
+        if let Some(faults) = faults {
+            faults.post(remora_verbs::faults::Work::Receive)?;
+        }
         // SAFETY: as above.
         unsafe { requests::receive(request, |request| queue.push(request))? };
         *next = request.next;
@@ -82,8 +93,9 @@ pub(crate) unsafe extern "C" fn post_recv(
     let mut next = wr;
     // SAFETY: NULL, or a live handle; the requests are the program's.
     unsafe {
-        let posted = handles::fast::<QpObject>(qp)
-            .map(|object| object.raw.post_recv(|queue| receive_all(queue, &mut next)));
+        let posted = handles::fast::<QpObject>(qp).map(|object| {
+            object.raw.post_recv(|queue| receive_all(queue, &mut next, object.faults.as_deref()))
+        });
         concluded(posted, next, bad)
     }
 }
@@ -99,7 +111,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     // SAFETY: as in `post_recv`.
     unsafe {
         let posted = handles::fast::<SrqObject>(srq)
-            .map(|object| object.raw.post_recv(|queue| receive_all(queue, &mut next)));
+            .map(|object| object.raw.post_recv(|queue| receive_all(queue, &mut next, None)));
         concluded(posted, next, bad)
     }
 }
@@ -107,6 +119,9 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
 /// Posts one work request without data.
 pub(crate) fn post_one(qp: *mut IbvQp, work: &Work) -> Result<(), c_int> {
     let object = handles::look::<QpObject>(qp)?;
+    if let Some(faults) = &object.faults {
+        faults.post(faults::work(&work.operation))?;
+    }
     let posted = object.raw.post_send(|queue| queue.push_to(&work.with(Payload::Sges(&[])), &work.target));
     posted.map_err(errno::of_post)?.map_err(errno::of_queue)
 }

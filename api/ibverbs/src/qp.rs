@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 use crate::attributes::{INLINE, MAX_QP_WR, SGES};
 use crate::context::ContextObject;
 use crate::cq::CqObject;
+use crate::faults::Pair;
 use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
 use crate::nic::{Subject, Watcher};
 use crate::srq::SrqObject;
@@ -43,6 +44,8 @@ pub(crate) struct QpObject {
     pub builder: Builder,
     cap: IbvQpCap,
     signal_all: bool,
+    /// The faults of this queue pair.
+    pub faults: Option<Arc<Pair>>,
     /// The address vector that was set last.
     address: Mutex<Option<IbvAhAttr>>,
     watcher: Watcher,
@@ -186,7 +189,9 @@ fn give(
         cond: COND,
         events_completed: 0,
     };
+    let faults = view.nic.faults.as_ref().map(|faults| faults.enter(&raw));
     let mut made = Box::new(QpObject {
+        faults,
         verbs: qp_ex::functions(qp_base).into(),
         _newer: [None; 3],
         raw,
@@ -265,6 +270,9 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut IbvQp) -> c_int {
         // Only the last handle of a target destroys it.
         if Arc::strong_count(&object.raw) == 1 {
             object.raw.destroy().map_err(errno::of_create)?;
+            if let Some(faults) = &nic.faults {
+                faults.leave(object.raw.number().get());
+            }
         }
         nic.forget(Subject::Qp(object.raw.number().get()), &object.watcher);
         explain::forget(object.raw.number().get());

@@ -8,6 +8,7 @@ use remora_verbs::{
 use std::ffi::c_int;
 
 use crate::ah::AhObject;
+use crate::faults;
 use crate::{errno, handles, mw};
 
 /// The send flag `IBV_SEND_INLINE`.
@@ -170,6 +171,17 @@ pub(crate) unsafe fn push(queue: &mut SendQueue, service: Service, wr: &IbvSendW
         mw::posted(wr.bind_mw.mw, wr.bind_mw.rkey);
     }
     Ok(())
+}
+
+/// Returns the kind of a work request, for the rules of faults.
+pub(crate) fn kind(wr: &IbvSendWr) -> faults::Work {
+    match wr.opcode {
+        0 | 1 => faults::Work::Write,
+        4 => faults::Work::Read,
+        5 | 6 => faults::Work::Atomic,
+        7 | 8 => faults::Work::Memory,
+        _ => faults::Work::Send,
+    }
 }
 
 /// Passes a receive work request of the program to `push`.

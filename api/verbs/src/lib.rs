@@ -105,7 +105,7 @@ pub use remora_nic::{
     ReceiveRequest, Remote, SendCaps, Service, Sge, SrqFacts, Status, WorkCompletion, WorkRequest,
 };
 pub use remora_port::Counters as PortCounters;
-pub use remora_port::fault::Tally;
+pub use remora_port::fault::{Tally, verbs as faults};
 pub use remora_transport::rc::irn;
 pub use remora_transport::state::State;
 pub use remora_transport::{Counters, congestion};

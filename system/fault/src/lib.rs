@@ -1,10 +1,11 @@
-//! Deliberate faults: decides which frames are dropped, duplicated, delayed, reordered or corrupted. The
-//! same rule file applies to a simulated link and to a wrapped port.
+//! Deliberate faults: decides which frames are dropped, duplicated, delayed, reordered or corrupted, and
+//! which verbs fail. The same rule file applies to a simulated link and to a wrapped port.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `rules.rs` | [`Rules`]: the wanted faults, as a value and as TOML |
 //! | `policy.rs` | [`Policy`]: the rules and one seed, judging frame after frame; no port, no clock, no I/O |
+//! | `verbs.rs` | faults of verbs: calls, completions, registrations, incidents of the device |
 //! | `facts.rs` | the properties of a frame that a rule may use, read from its bytes |
 //! | `random.rs` | [`Random`]: the numbers of a seed, for rules and for simulations |
 //!
@@ -33,11 +34,15 @@ mod facts;
 mod policy;
 mod random;
 mod rules;
+mod verbs;
 
 pub use facts::Facts;
 pub use policy::{Policy, Tally, Verdict};
 pub use random::Random;
 pub use rules::{Action, Direction, Directions, PeerMatch, Rule, Rules, RulesError};
+pub use verbs::{
+    Errno, Incident, IncidentKind, Occurrence, QueuePairFaults, RegistrationFaults, VerbRules, Work,
+};
 
 /// Inverts bit `bit` of a frame. Does nothing if the frame is shorter.
 pub fn flip(frame: &mut [u8], bit: u32) {

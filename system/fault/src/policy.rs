@@ -84,6 +84,27 @@ struct State {
     matched: u64,
     applied: u64,
     random: Random,
+    rail: Rail,
+}
+
+/// The state of a slow rail.
+#[derive(Clone, Debug, Default)]
+struct Rail {
+    /// The time at which the last frame has been transmitted.
+    free_ns: u64,
+    /// The time at which the last frame arrives.
+    arrival_ns: u64,
+}
+
+impl Rail {
+    /// Returns the delay of a frame of `bits` bits that comes now.
+    fn delay(&mut self, now_ns: u64, bits: u64, bits_per_s: u64, latency_ns: u64) -> u64 {
+        let transmission = u128::from(bits) * 1_000_000_000 / u128::from(bits_per_s.max(1));
+        self.free_ns =
+            self.free_ns.max(now_ns).saturating_add(u64::try_from(transmission).unwrap_or(u64::MAX));
+        self.arrival_ns = self.arrival_ns.max(self.free_ns.saturating_add(latency_ns));
+        self.arrival_ns - now_ns
+    }
 }
 
 /// Rules with their state. Each rule uses a separate random stream for each direction, so that the faults of
@@ -99,7 +120,8 @@ impl Policy {
     /// Returns the rules in their initial state.
     pub fn new(rules: &Rules) -> Policy {
         let mut seeds = Random::new(rules.seed);
-        let mut state = || State { matched: 0, applied: 0, random: Random::new(seeds.bits()) };
+        let mut state =
+            || State { matched: 0, applied: 0, random: Random::new(seeds.bits()), rail: Rail::default() };
         Policy {
             rules: rules.rules.clone(),
             states: rules.rules.iter().map(|_| [state(), state()]).collect(),
@@ -107,13 +129,23 @@ impl Policy {
         }
     }
 
-    /// Decides on a frame. The first rule that applies decides, and later rules do not see the frame.
+    /// Returns true if a decision depends on the time.
+    pub fn is_timed(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule.action, Action::Slow { .. }))
+    }
+
+    /// Decides on a frame at time 0.
     pub fn judge(&mut self, direction: Direction, facts: &Facts) -> Verdict {
+        self.judge_at(direction, facts, 0)
+    }
+
+    /// Decides on a frame. The first rule that applies decides, and later rules do not see the frame.
+    pub fn judge_at(&mut self, direction: Direction, facts: &Facts, now_ns: u64) -> Verdict {
         let way = direction as usize;
         let mut verdict = Verdict::Pass;
         for (rule, states) in self.rules.iter().zip(&mut self.states) {
             if rule.directions.include(direction) && matches(rule, facts) && fires(rule, &mut states[way]) {
-                verdict = draw(rule.action, facts, &mut states[way].random);
+                verdict = draw(rule.action, facts, &mut states[way], now_ns);
                 break;
             }
         }
@@ -157,13 +189,18 @@ fn fires(rule: &Rule, state: &mut State) -> bool {
     fires
 }
 
-fn draw(action: Action, facts: &Facts, random: &mut Random) -> Verdict {
+fn draw(action: Action, facts: &Facts, state: &mut State, now_ns: u64) -> Verdict {
+    let State { random, rail, .. } = state;
     match action {
         Action::Drop => Verdict::Drop,
         Action::Duplicate => Verdict::Duplicate,
         Action::Reorder { frames } => Verdict::Reorder { frames },
         Action::Delay { min_ns, max_ns } => {
             Verdict::Delay { ns: min_ns + random.below((max_ns - min_ns.min(max_ns)).saturating_add(1)) }
+        }
+        Action::Slow { bits_per_s, min_ns, max_ns } => {
+            let latency = random.between(min_ns, max_ns);
+            Verdict::Delay { ns: rail.delay(now_ns, facts.len as u64 * 8, bits_per_s, latency) }
         }
         Action::Corrupt => Verdict::Corrupt {
             at: random.below(facts.len as u64) as usize,
@@ -291,6 +328,22 @@ mod tests {
             }
         }
         assert_eq!(dropped, [7, 10]);
+    }
+
+    /// At 8 Mbit/s, 64 bytes take 64 µs. Frames wait for each other and arrive in order.
+    #[test]
+    fn a_slow_rail_has_a_rate_and_a_latency() {
+        let mut policy = policy("[[rule]]\nfault = 'slow'\nrate_mbps = 8\nlatency_us = [100, 200]");
+        let mut last = 0;
+        for (number, now) in (1..=100).zip((0..).step_by(1000)) {
+            let Verdict::Delay { ns } = policy.judge_at(Direction::Send, &facts(4), now) else { panic!() };
+            let arrival = now + ns;
+            let transmitted = number * 64_000;
+            assert!(arrival >= last && (transmitted + 100_000..=transmitted + 200_000).contains(&arrival));
+            last = arrival;
+        }
+        let Verdict::Delay { ns } = policy.judge_at(Direction::Send, &facts(4), 1 << 40) else { panic!() };
+        assert!((164_000..=264_000).contains(&ns), "the rail is free again");
     }
 
     #[test]

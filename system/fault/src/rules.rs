@@ -2,28 +2,56 @@
 
 use remora_wire::frame::{Address, Endpoint};
 use serde::Deserialize;
+
+use crate::verbs::{self, VerbRules};
 use std::net::IpAddr;
 use std::str::FromStr;
 
 /// The rules of a link. The first rule that matches a frame decides.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "RulesText")]
 pub struct Rules {
     /// Seed of all random decisions. The same rules and seed make the same decisions about the same frames.
-    #[serde(default)]
     pub seed: u64,
     /// Maximum number of frames that may be held (delayed, reordered, duplicated) at the same time per
     /// direction. Further frames pass.
-    #[serde(default = "default_hold")]
     pub hold: usize,
     /// Rules, in the order of evaluation (`[[rule]]` in TOML).
-    #[serde(default, rename = "rule")]
     pub rules: Vec<Rule>,
+    /// Faults of verbs, which a simulated link does not have.
+    pub verbs: VerbRules,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Rules { seed: 0, hold: default_hold(), rules: Vec::new() }
+        Rules { seed: 0, hold: default_hold(), rules: Vec::new(), verbs: VerbRules::default() }
+    }
+}
+
+/// The rules as in the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RulesText {
+    #[serde(default)]
+    seed: u64,
+    #[serde(default = "default_hold")]
+    hold: usize,
+    #[serde(default, rename = "rule")]
+    rules: Vec<Rule>,
+    #[serde(default, rename = "post")]
+    posts: Vec<verbs::Rule<verbs::Errno>>,
+    #[serde(default, rename = "completion")]
+    completions: Vec<verbs::Rule<verbs::Failure>>,
+    #[serde(default, rename = "registration")]
+    registrations: Vec<verbs::RegistrationRule>,
+    #[serde(default, rename = "incident")]
+    incidents: Vec<verbs::Incident>,
+}
+
+impl From<RulesText> for Rules {
+    fn from(text: RulesText) -> Rules {
+        let RulesText { seed, hold, rules, posts, completions, registrations, incidents } = text;
+        Rules { seed, hold, rules, verbs: VerbRules { seed, posts, completions, registrations, incidents } }
     }
 }
 
@@ -85,6 +113,15 @@ pub enum Action {
         /// Shortest delay, in nanoseconds.
         min_ns: u64,
         /// Longest delay, in nanoseconds.
+        max_ns: u64,
+    },
+    /// The frame passes a slow rail: it waits for the frames before it, and arrives after a latency, in order.
+    Slow {
+        /// Rate of the rail in bits per second, at least 1.
+        bits_per_s: u64,
+        /// Shortest latency, in nanoseconds.
+        min_ns: u64,
+        /// Longest latency, in nanoseconds.
         max_ns: u64,
     },
     /// Changes one byte between the BTH and the end of the ICRC, or of a 1RMA message.
@@ -197,6 +234,8 @@ struct RuleText {
     probability: Option<f64>,
     at_most: Option<u64>,
     delay_us: Option<DelayText>,
+    rate_mbps: Option<f64>,
+    latency_us: Option<DelayText>,
     by: Option<u32>,
 }
 
@@ -238,7 +277,21 @@ enum Kind {
     Duplicate,
     Reorder,
     Delay,
+    Slow,
     Corrupt,
+}
+
+/// Returns the bounds of a time in nanoseconds.
+fn bounds(name: &str, text: Option<DelayText>) -> Result<[u64; 2], RulesError> {
+    let [least, most] = match text {
+        Some(DelayText::Between(both)) => both,
+        Some(DelayText::Just(us)) => [us, us],
+        None => [0, 0],
+    };
+    if least > most {
+        return Err(RulesError(format!("`{name} = [least, most]`: the first is not the greater")));
+    }
+    Ok([least, most].map(|us| us.saturating_mul(1000)))
 }
 
 impl TryFrom<RuleText> for Rule {
@@ -248,6 +301,9 @@ impl TryFrom<RuleText> for Rule {
         let wrong = |why: &str| Err(RulesError(why.to_owned()));
         if text.delay_us.is_some() != (text.fault == Kind::Delay) {
             return wrong("`delay_us` goes with fault = \"delay\", and only with it");
+        }
+        if (text.rate_mbps.is_some() || text.latency_us.is_some()) && text.fault != Kind::Slow {
+            return wrong("`rate_mbps` and `latency_us` go only with fault = \"slow\"");
         }
         if text.by.is_some() && text.fault != Kind::Reorder {
             return wrong("`by` goes only with fault = \"reorder\"");
@@ -265,17 +321,16 @@ impl TryFrom<RuleText> for Rule {
             Kind::Reorder => Action::Reorder { frames: text.by.unwrap_or(1) },
             Kind::Corrupt => Action::Corrupt,
             Kind::Delay => {
-                let [least, most] = match text.delay_us {
-                    Some(DelayText::Between(both)) => both,
-                    Some(DelayText::Just(us)) => [us, us],
-                    None => [0, 0],
-                };
-                if least > most {
-                    return wrong("`delay_us = [least, most]`: the first is not the greater");
-                }
-                let min_ns = least.saturating_mul(1000);
-                let max_ns = most.saturating_mul(1000);
+                let [min_ns, max_ns] = bounds("delay_us", text.delay_us)?;
                 Action::Delay { min_ns, max_ns }
+            }
+            Kind::Slow => {
+                let [min_ns, max_ns] = bounds("latency_us", text.latency_us)?;
+                let rate = text.rate_mbps.unwrap_or(f64::INFINITY);
+                if rate.is_nan() || rate < 0.000_001 || rate == f64::INFINITY && max_ns == 0 {
+                    return wrong("fault = \"slow\" needs `rate_mbps`, greater than 0, or `latency_us`");
+                }
+                Action::Slow { bits_per_s: (rate * 1e6) as u64, min_ns, max_ns }
             }
         };
         Ok(Rule {
@@ -310,7 +365,13 @@ impl Rules {
 /// An error in a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("fault rules: {}", .0.trim_end())]
-pub struct RulesError(String);
+pub struct RulesError(pub(crate) String);
+
+impl RulesError {
+    pub(crate) fn new(words: impl Into<String>) -> RulesError {
+        RulesError(words.into())
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -352,7 +413,8 @@ mod tests {
         };
         let reorder =
             Rule { peer: Some("10.0.0.2".parse().unwrap()), ..Rule::new(Action::Reorder { frames: 4 }) };
-        assert_eq!(rules, Rules { seed: 99, hold: 5, rules: vec![delay, reorder] });
+        assert_eq!(rules.rules, [delay, reorder]);
+        assert_eq!((rules.seed, rules.hold, rules.verbs.is_empty()), (99, 5, true));
         assert_eq!(Rules::parse("").unwrap(), Rules::default());
         assert_eq!(Rules::parse("\u{feff}seed = 99").unwrap(), Rules::parse("seed = 99").unwrap());
     }
@@ -368,6 +430,10 @@ mod tests {
             ("fault = 'delay'", "delay_us"),
             ("fault = 'delay'\ndelay_us = [2, 1]", "not the greater"),
             ("fault = 'drop'\nby = 2", "reorder"),
+            ("fault = 'slow'", "needs `rate_mbps`"),
+            ("fault = 'slow'\nrate_mbps = 0", "needs `rate_mbps`"),
+            ("fault = 'slow'\nlatency_us = [2, 1]", "not the greater"),
+            ("fault = 'drop'\nrate_mbps = 5", "only with fault = \"slow\""),
             ("fault = 'drop'\nopcodes = ['RC FLY']", "no op-code is called `RC FLY`"),
             ("fault = 'drop'\npeer = 'host'", "neither an address"),
             ("fault = 'drop'\nopcodes = [256]", "opcodes"),

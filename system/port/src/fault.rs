@@ -16,4 +16,10 @@ mod wrapper;
 pub use remora_fault::{
     Action, Direction, Directions, Facts, PeerMatch, Policy, Rule, Rules, RulesError, Tally, Verdict,
 };
+/// Faults of verbs, which a port does not have, except that it drops all frames while it is down.
+pub mod verbs {
+    pub use remora_fault::{
+        Errno, Incident, IncidentKind, Occurrence, QueuePairFaults, RegistrationFaults, VerbRules, Work,
+    };
+}
 pub use wrapper::Fault;

@@ -81,6 +81,24 @@ fn rules_that_never_fire_change_nothing_and_trains_keep_their_seals() {
     assert_eq!(world.one.counters().faults.faults(), 0);
 }
 
+/// While the port is down, no frame passes in either direction; before and after, all do.
+#[test]
+fn a_port_that_is_down_drops_what_it_sends_and_what_comes() {
+    const MS: u64 = 1_000_000;
+    let mut world = world("[[incident]]\nat_ms = 10\nport_down_ms = 5");
+    let [here, there] = [world.one.endpoint(), world.two.endpoint()];
+    for (now, passes) in [(1, true), (9 * MS, true), (11 * MS, false), (14 * MS, false), (16 * MS, true)] {
+        world.now.set(now);
+        send(&mut world.one, world.to_two, 1);
+        send(&mut world.two, world.to_one, 2);
+        world.one.flush();
+        world.two.flush();
+        let wanted = |number: u32| (if passes { vec![number] } else { Vec::new() }, 0);
+        assert_eq!(received(&mut world.two, here), wanted(1), "sent at {now}");
+        assert_eq!(received(&mut world.one, there), wanted(2), "received at {now}");
+    }
+}
+
 #[test]
 fn everything_at_once_adds_up_in_both_directions_and_repeats_with_its_seed() {
     let rules = "

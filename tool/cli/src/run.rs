@@ -13,7 +13,9 @@ use clap::Parser;
 use remora_broker::GIDS;
 use remora_broker::client::{self, ADDRESS, ALONE, COMMAND, FAULT, LIBRARY_PATH, PORT};
 use remora_broker::paths::{PATHS, PrivateFolder};
-use remora_options::device::{CAPTURE, CAPTURE_LIMIT, KEEP, NICD, OwnAddress, RECORD, RECORD_LIMIT};
+use remora_options::device::{
+    CAPTURE, CAPTURE_LIMIT, FAULT_LOG, KEEP, NICD, OwnAddress, RECORD, RECORD_LIMIT,
+};
 use remora_options::ending;
 use remora_verbs::{Device, PortKind};
 
@@ -22,7 +24,7 @@ use crate::{broker, capture, unreplaced};
 /// Arguments of `remora run`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora run -- ib_write_bw 127.0.0.1\n  remora run --address 10.0.0.1 -- rping -s -a 10.0.0.1\n  remora run --fault loss.toml --capture run.pcapng -- python3 my_pyverbs.py\n  remora run --record run.rec -- ib_send_bw 127.0.0.1\n  remora run --nicd /run/remora/nic.sock -- ib_read_lat\n\nThe program ends as it would without Remora: signals and exit status are passed on. The variables that are set are listed in docs/reference/environment.md."
+    after_help = "Examples:\n  remora run -- ib_write_bw 127.0.0.1\n  remora run --address 10.0.0.1 -- rping -s -a 10.0.0.1\n  remora run --fault loss.toml --capture run.pcapng -- python3 my_pyverbs.py\n  remora run --fault chaos.toml --fault-log faults.jsonl -- pytest\n  remora run --record run.rec -- ib_send_bw 127.0.0.1\n  remora run --nicd /run/remora/nic.sock -- ib_read_lat\n\nThe program ends as it would without Remora: signals and exit status are passed on. The variables that are set are listed in docs/reference/environment.md."
 )]
 pub(crate) struct Args {
     /// Port of the device: auto uses shared-memory links to programs of this host and UDP to all others;
@@ -34,9 +36,14 @@ pub(crate) struct Args {
     /// route].
     #[arg(long, value_delimiter = ',')]
     address: Vec<OwnAddress>,
-    /// Drop, duplicate, delay, reorder or corrupt frames by the rules in this TOML file [default: none].
-    #[arg(long, value_name = "FILE")]
+    /// Drop, duplicate, delay, reorder or corrupt frames by the rules in this TOML file; let calls, completions
+    /// and registrations fail; let the port go down, or the device die [default: none].
+    #[arg(long, value_name = "FILE", value_parser = rules_file)]
     fault: Option<PathBuf>,
+    /// Append a line of JSON to this file for each fault of verbs, without times: equal runs have equal logs
+    /// [default: no log].
+    #[arg(long, value_name = "FILE", requires = "fault")]
+    fault_log: Option<PathBuf>,
     /// Record all packets of the device in this pcapng file [default: no recording].
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
@@ -108,6 +115,13 @@ impl PortChoice {
     }
 }
 
+/// Reads a file of fault rules, so that a wrong one ends the command before anything is started.
+fn rules_file(path: &str) -> Result<PathBuf, String> {
+    let rules = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    remora_host::Rules::parse(&rules).map_err(|error| error.to_string().replace('\n', " "))?;
+    Ok(path.into())
+}
+
 /// Runs `remora run`.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let Some((program, words)) = args.program.split_first() else {
@@ -154,11 +168,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     borrow(&mut command, args)?;
     if let Some(path) = &args.fault {
-        let rules = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
-        remora_host::Rules::parse(&rules).map_err(|error| {
-            anyhow::anyhow!("{}: {}", path.display(), error.to_string().replace('\n', " "))
-        })?;
         command.env(FAULT, std::path::absolute(path)?);
+    }
+    if let Some(log) = &args.fault_log {
+        command.env(FAULT_LOG, std::path::absolute(log)?);
     }
     observe(&mut command, args)?;
     match alone && args.nicd.is_none() {

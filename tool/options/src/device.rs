@@ -114,6 +114,9 @@ pub const RECORD: &str = "REMORA_RECORD";
 /// The environment variable with the maximum number of bytes of that file.
 pub const RECORD_LIMIT: &str = "REMORA_RECORD_LIMIT";
 
+/// Environment variable with the path of the file to which faults of verbs are appended.
+pub const FAULT_LOG: &str = "REMORA_FAULT_LOG";
+
 /// Environment variable with the socket of the NIC daemon that lends a program its NIC.
 pub const NICD: &str = "REMORA_NICD";
 

@@ -1,12 +1,12 @@
 //! Extended completion queues (`ibv_cq_ex`), of which programs read each value by a function.
 
 use remora_abi::completion::{IbvCqEx, IbvCqInitAttrEx, IbvPollCqAttr, IbvWcTmInfo};
-use remora_abi::objects::{IbvContext, IbvCq};
+use remora_abi::objects::{IbvContext, IbvCq, IbvWc};
 use remora_verbs::Status;
 use remora_verbs::raw::Cqe;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{CqAttributes, CqObject};
@@ -29,6 +29,8 @@ const DOMAIN: u32 = 2;
 pub(crate) struct Polling {
     busy: AtomicBool,
     present: UnsafeCell<Option<Cqe>>,
+    /// The `vendor_err` of the present completion.
+    vendor_err: AtomicU32,
 }
 
 impl Polling {
@@ -136,15 +138,22 @@ unsafe fn take(object: &CqObject) -> c_int {
         return errno::of_poll(error);
     }
     let Some(cqe) = next else { return libc::ENOENT };
+    let mut status = cqe.completion.status as c_int;
+    if let Some(faults) = &object.faults {
+        let mut wc = requests::completion(&cqe);
+        faults.change(&mut wc);
+        status = wc.status;
+        object.polling.vendor_err.store(wc.vendor_err, Ordering::Relaxed);
+    }
     // SAFETY: the caller's promise. No other thread accesses these fields.
     unsafe {
         let verbs = object.verbs.get();
-        (*verbs).status = cqe.completion.status as c_int;
+        (*verbs).status = status;
         (*verbs).wr_id = cqe.completion.id;
         *object.polling.present.get() = Some(cqe);
     }
-    if cqe.completion.status != Status::Success && explain::is_wanted() {
-        explain::completion(object.context(), &requests::completion(&cqe));
+    if status != Status::Success as c_int && explain::is_wanted() {
+        explain::completion(object.context(), &IbvWc { status, ..requests::completion(&cqe) });
     }
     0
 }
@@ -189,7 +198,6 @@ macro_rules! reads {
 
 reads! {
     read_opcode: c_int = |present| c_int::from(present.completion.kind as u8);
-    read_vendor_err: u32 = |_present| 0;
     read_byte_len: u32 = |present| present.completion.byte_len;
     read_imm_data: u32 = |present| requests::imm_data(present);
     read_qp_num: u32 = |present| present.completion.qp_num;
@@ -200,6 +208,11 @@ reads! {
     read_dlid_path_bits: u8 = |_present| 0;
     read_completion_ts: u64 = |present| present.timestamp;
     read_completion_wallclock_ns: u64 = |_present| wallclock();
+}
+
+unsafe extern "C" fn read_vendor_err(cq: *mut IbvCqEx) -> u32 {
+    // SAFETY: a live handle, between start and end.
+    unsafe { object(cq) }.map_or(0, |object| object.polling.vendor_err.load(Ordering::Relaxed))
 }
 
 fn wallclock() -> u64 {

@@ -114,6 +114,14 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut IbvQp, attr: *mut IbvQpAt
             explain::refused("ibv_modify_qp", &name, &error);
             errno::of_create(error)
         })?;
+        if let Some(faults) = &object.faults {
+            if change.state == Some(State::Reset) {
+                faults.reset();
+            }
+            if let Some(address) = &change.address {
+                faults.set_peer(Some(address.route.destination));
+            }
+        }
         if change.address.is_some() {
             let path_mtu = change.path_mtu.unwrap_or(0);
             let source_gid =

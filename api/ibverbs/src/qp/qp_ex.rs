@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::QpObject;
 use crate::requests::{self, Work, flags};
-use crate::{errno, handles, mw};
+use crate::{errno, faults, handles, mw};
 
 /// Checks `enum ibv_qp_create_send_ops_flags`: the service must have each operation.
 pub(crate) fn check(service: Service, operations: u64) -> Result<(), c_int> {
@@ -274,6 +274,9 @@ unsafe extern "C" fn wr_complete(qp: *mut IbvQpEx) -> c_int {
 fn post(object: &QpObject, requests: &Requests) -> Result<(), c_int> {
     if let Some(errno) = requests.fault {
         return Err(errno);
+    }
+    if let Some(faults) = &object.faults {
+        requests.all.iter().try_for_each(|request| faults.post(faults::work(&request.work.operation)))?;
     }
     let service = object.raw.service();
     if requests.all.iter().any(|request| !requests::carries(service, &request.work.operation)) {

@@ -3,6 +3,7 @@
 
 mod c_programs;
 mod connections;
+mod faults;
 mod gids;
 mod lent;
 #[path = "../../../ibverbs/tests/programs/library.rs"]

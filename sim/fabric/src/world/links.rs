@@ -211,8 +211,8 @@ impl Links {
     /// Sends the frame that a NIC has written, subject to the fault rules.
     pub(crate) fn depart(&mut self, sender: usize, receiver: usize, len: usize) {
         let frame = self.frames.written(len);
-        let fate = self.pairs.judge(sender, receiver, self.start, frame);
         let departure = self.network.now().instant();
+        let fate = self.pairs.judge(sender, receiver, self.start, frame, departure.0);
         self.trace.number(departure.0);
         self.trace.number((sender as u64) << 32 | receiver as u64);
         self.trace.bytes(frame);

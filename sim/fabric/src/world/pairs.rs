@@ -68,12 +68,19 @@ impl Pairs {
     }
 
     /// Decides about a frame from one node to another.
-    pub(crate) fn judge(&mut self, sender: usize, receiver: usize, start: Start, frame: &[u8]) -> Fate {
+    pub(crate) fn judge(
+        &mut self,
+        sender: usize,
+        receiver: usize,
+        start: Start,
+        frame: &[u8],
+        now_ns: u64,
+    ) -> Fate {
         let pair = &mut self.all[sender * self.nodes + receiver];
         let (facts, _) = Facts::of(start, frame, pair.direction, None);
         // Any byte of the frame may be corrupted, including those below the BTH.
         let facts = Facts { len: frame.len(), ..facts };
-        let verdict = pair.policy.judge(pair.direction, &facts);
+        let verdict = pair.policy.judge_at(pair.direction, &facts, now_ns);
         Fate { verdict, is_lost: pair.cut || verdict == Verdict::Drop }
     }
 }

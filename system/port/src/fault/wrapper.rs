@@ -1,12 +1,14 @@
 //! [`Fault`]: a port with fault injection.
 
 use super::held::{Held, Until};
+use super::verbs::IncidentKind;
 use super::{Direction, Facts, Policy, Rules, Tally, Verdict};
 use crate::clock::{Clock, Monotonic};
 use crate::staging::{Addressed, Staging, forward};
 use crate::{Counters, Port};
 use remora_wire::Qpn;
 use remora_wire::frame::{Class, Egress, Endpoint, Ingress, IpFields, Lease, Origin, Peer, Start};
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 /// A wrapper that drops, duplicates, reorders, delays and corrupts frames of a port according to [`Rules`].
@@ -25,6 +27,8 @@ pub struct Fault<P, C = Monotonic> {
     incoming: Held<Facets>,
     scratch: Vec<u8>,
     overflowed: u64,
+    /// The times, in nanoseconds of the clock, at which no frame passes.
+    down: Vec<Range<u64>>,
 }
 
 /// The properties of a received frame besides its bytes.
@@ -46,8 +50,17 @@ impl<P: Port> Fault<P> {
 
 impl<P: Port, C: Clock> Fault<P, C> {
     /// Wraps `port`. Delays are measured by this clock.
-    pub fn with_clock(port: P, rules: &Rules, clock: C) -> Self {
+    pub fn with_clock(port: P, rules: &Rules, mut clock: C) -> Self {
+        let opened = clock.now_ns();
+        let down = rules.verbs.incidents.iter().filter_map(|incident| match incident.kind {
+            IncidentKind::PortDown(ms) => {
+                let begin = opened.saturating_add(incident.at_ms.saturating_mul(MS));
+                Some(begin..begin.saturating_add(ms.saturating_mul(MS)))
+            }
+            _ => None,
+        });
         Fault {
+            down: down.collect(),
             port,
             clock,
             policy: Policy::new(rules),
@@ -77,6 +90,11 @@ impl<P: Port, C: Clock> Fault<P, C> {
     /// Returns the number of frames that passed unchanged because too many were held already.
     pub fn overflowed(&self) -> u64 {
         self.overflowed
+    }
+
+    /// Returns true if any frame of this direction may have a fault.
+    fn looks(&self, direction: Direction) -> bool {
+        !self.down.is_empty() || self.policy.looks(direction)
     }
 
     /// Sends frames that are due. Returns false if the port has no space for a frame that is due.
@@ -116,6 +134,24 @@ impl<P: Port, C: Clock> Fault<P, C> {
     }
 }
 
+/// A millisecond in nanoseconds.
+const MS: u64 = 1_000_000;
+
+/// Decides on a frame. The clock is read only if the time matters.
+fn judge(
+    policy: &mut Policy,
+    down: &[Range<u64>],
+    clock: &mut impl Clock,
+    direction: Direction,
+    facts: &Facts,
+) -> Verdict {
+    let now = if down.is_empty() && !policy.is_timed() { 0 } else { clock.now_ns() };
+    match down.iter().any(|times| times.contains(&now)) {
+        true => Verdict::Drop,
+        false => policy.judge_at(direction, facts, now),
+    }
+}
+
 /// Returns the condition until which a frame with this verdict is held; `None` if it is not held.
 fn held_until(verdict: Verdict, now_ns: u64) -> Option<Until> {
     match verdict {
@@ -135,7 +171,7 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
     }
 
     fn lend(&mut self, peer: Peer, class: Class, len: usize) -> Option<Lease<'_>> {
-        if !self.policy.looks(Direction::Send) {
+        if !self.looks(Direction::Send) {
             return self.port.lend(peer, class, len);
         }
         // A frame for which the port had no space must be sent before any new one.
@@ -146,14 +182,14 @@ impl<P: Port, C: Clock> Egress for Fault<P, C> {
     }
 
     fn commit(&mut self) {
-        if !self.policy.looks(Direction::Send) {
+        if !self.looks(Direction::Send) {
             return self.port.commit();
         }
         let Some((header, bytes)) = self.staging.take() else { return };
         let peer = header.peer;
         let known = self.port.peer_endpoint(peer);
         let (facts, bth) = Facts::of(self.port.start(peer), bytes, Direction::Send, known);
-        let verdict = self.policy.judge(Direction::Send, &facts);
+        let verdict = judge(&mut self.policy, &self.down, &mut self.clock, Direction::Send, &facts);
         self.outgoing.passed();
         match verdict {
             Verdict::Drop => return,
@@ -201,11 +237,11 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
         if handed == budget {
             return handed;
         }
-        let Fault { port, clock, policy, incoming, scratch, overflowed, .. } = self;
+        let Fault { port, clock, policy, incoming, scratch, overflowed, down, .. } = self;
         port.receive(budget - handed, &mut |frame| {
             let known = (frame.start == Start::Bth).then_some(frame.source);
             let (facts, bth) = Facts::of(frame.start, frame.bytes, Direction::Receive, known);
-            let verdict = policy.judge(Direction::Receive, &facts);
+            let verdict = judge(policy, down, clock, Direction::Receive, &facts);
             incoming.passed();
             match verdict {
                 Verdict::Drop => return,
