@@ -14,7 +14,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-pub(crate) use incidents::{is_dead, shifted, start};
+pub(crate) use incidents::{Target, is_dead, shifted, start};
 use log::{Log, Subject};
 
 /// The faults of the process's NIC.
@@ -161,8 +161,8 @@ impl Pair {
         }
     }
 
-    /// Returns the status and `vendor_err` of a successful completion. As on hardware, a connected queue pair is in the error state after a completion
-    /// that fails, and what completes later is flushed.
+    /// Returns the status and `vendor_err` of a successful completion. As on hardware, a connected queue pair
+    /// is in the error state after a completion that fails, and what completes later is flushed.
     fn completion(&self, work: Work) -> (c_int, u32) {
         let failed = &self.failed[usize::from(work == Work::Receive)];
         if failed.load(Ordering::Relaxed) {

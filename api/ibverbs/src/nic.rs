@@ -89,8 +89,21 @@ pub(crate) fn shared() -> Result<Arc<Nic>, c_int> {
     adapter.on_event(Arc::new(move |event| event_subjects.tell(event)));
     let port_subjects = Arc::clone(&subjects);
     port.on_event(move |event_type| port_subjects.tell_all(PORT, event_type));
+    if let Some(faults) = &faults {
+        let caused = Arc::downgrade(&subjects);
+        let cause = move |event_type, qp| {
+            if let Some(subjects) = caused.upgrade() {
+                subjects.cause(event_type, qp);
+            }
+        };
+        let target = faults::Target {
+            adapter: Arc::downgrade(&adapter),
+            port: Arc::downgrade(&port),
+            cause: Box::new(cause),
+        };
+        faults::start(faults, target);
+    }
     let nic = Arc::new(Nic { adapter, watch, port, sources, faults, subjects, waiter: AtomicI32::new(0) });
-    faults::start(&nic);
     // A NIC inherited by fork belongs to the parent and must not be dropped here.
     std::mem::forget(place.replace(Arc::clone(&nic)));
     Ok(nic)
@@ -128,19 +141,6 @@ impl Nic {
         }
         drop(subjects);
         watcher.events.withdraw(|event| Arc::ptr_eq(&event.delivered, &watcher.delivered));
-    }
-
-    /// Delivers an event that a fault asks for: of a queue pair, or of the port or device.
-    pub(crate) fn cause(&self, event_type: c_int, qp: Option<u32>) {
-        match qp {
-            None if event_type == IBV_EVENT_DEVICE_FATAL => self.subjects.tell_all(0, event_type),
-            None => self.subjects.tell_all(PORT, event_type),
-            Some(qp) => {
-                if let Some(watcher) = self.subjects.all().get(&Subject::Qp(qp)) {
-                    watcher.put(watcher.element, event_type);
-                }
-            }
-        }
     }
 
     /// Makes the calling thread the one that waits for packets. Returns false if another thread is.
@@ -181,6 +181,19 @@ impl Subjects {
         };
         if let Some(watcher) = self.all().get(&subject) {
             watcher.put(watcher.element, event_type);
+        }
+    }
+
+    /// Delivers an event that a fault asks for: of a queue pair, or of the port or device.
+    fn cause(&self, event_type: c_int, qp: Option<u32>) {
+        match qp {
+            None if event_type == IBV_EVENT_DEVICE_FATAL => self.tell_all(0, event_type),
+            None => self.tell_all(PORT, event_type),
+            Some(qp) => {
+                if let Some(watcher) = self.all().get(&Subject::Qp(qp)) {
+                    watcher.put(watcher.element, event_type);
+                }
+            }
         }
     }
 

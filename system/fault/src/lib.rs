@@ -31,15 +31,19 @@
 //! `0xe7`, as in `docs/reference/wire/frames.md`.
 
 mod facts;
+mod peer;
 mod policy;
 mod random;
 mod rules;
+mod rules_error;
 mod verbs;
 
 pub use facts::Facts;
+pub use peer::PeerMatch;
 pub use policy::{Policy, Tally, Verdict};
 pub use random::Random;
-pub use rules::{Action, Direction, Directions, PeerMatch, Rule, Rules, RulesError};
+pub use rules::{Action, Direction, Directions, Rule, Rules};
+pub use rules_error::RulesError;
 pub use verbs::{
     Errno, Incident, IncidentKind, Occurrence, QueuePairFaults, RegistrationFaults, VerbRules, Work,
 };

@@ -1,11 +1,10 @@
 //! Fault rules, as values and as TOML.
 
-use remora_wire::frame::{Address, Endpoint};
 use serde::Deserialize;
 
+use crate::peer::PeerMatch;
+use crate::rules_error::RulesError;
 use crate::verbs::{self, VerbRules};
-use std::net::IpAddr;
-use std::str::FromStr;
 
 /// The rules of a link. The first rule that matches a frame decides.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -115,7 +114,8 @@ pub enum Action {
         /// Longest delay, in nanoseconds.
         max_ns: u64,
     },
-    /// The frame passes a slow rail: it waits for the frames before it, and arrives after a latency, in order.
+    /// The frame passes a slow rail: it waits for the frames before it, and arrives after a latency, in
+    /// order.
     Slow {
         /// Rate of the rail in bits per second, at least 1.
         bits_per_s: u64,
@@ -126,37 +126,6 @@ pub enum Action {
     },
     /// Changes one byte between the BTH and the end of the ICRC, or of a 1RMA message.
     Corrupt,
-}
-
-/// A peer, with any UDP port or a specific one.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct PeerMatch {
-    /// IP address of the peer.
-    pub address: Address,
-    /// UDP port of the peer; `None` matches any.
-    pub udp_port: Option<u16>,
-}
-
-impl PeerMatch {
-    /// Returns true if `peer` matches.
-    pub fn matches(&self, peer: Endpoint) -> bool {
-        peer.address == self.address && self.udp_port.is_none_or(|port| port == peer.udp_port)
-    }
-}
-
-impl FromStr for PeerMatch {
-    type Err = RulesError;
-
-    /// Parses `10.0.0.2`, `10.0.0.2:4791`, `fd00::2` or `[fd00::2]:4791`.
-    fn from_str(text: &str) -> Result<Self, RulesError> {
-        if let Ok(ip) = text.parse::<IpAddr>() {
-            return Ok(PeerMatch { address: ip.into(), udp_port: None });
-        }
-        let whole: std::net::SocketAddr = text
-            .parse()
-            .map_err(|_| RulesError(format!("peer `{text}` is neither an address nor address:port")))?;
-        Ok(PeerMatch { address: whole.ip().into(), udp_port: Some(whole.port()) })
-    }
 }
 
 /// A rule: the frames that it matches, its frequency, and its action.
@@ -362,20 +331,10 @@ impl Rules {
     }
 }
 
-/// An error in a rule file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("fault rules: {}", .0.trim_end())]
-pub struct RulesError(pub(crate) String);
-
-impl RulesError {
-    pub(crate) fn new(words: impl Into<String>) -> RulesError {
-        RulesError(words.into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     #[test]
     fn every_key_is_read() {

@@ -1,10 +1,10 @@
 //! The CPU's prediction of return addresses after a system call.
 //!
-//! With the mitigations of Retbleed and SRSO on AMD processors, each function of the kernel leaves an entry on
-//! the CPU's return address stack. After a system call, all entries of the program are gone, and its next `ret`
-//! is predicted to lead into the kernel. On Zen 3 that `ret` takes 110 ns after an empty `recvfrom` and 550 ns
-//! after a `sendto`; the ones behind it take 5 ns each. If the stack is filled with addresses of the program, no
-//! `ret` takes more than 10 ns, and filling takes 15 ns.
+//! With the mitigations of Retbleed and SRSO on AMD processors, each function of the kernel leaves an entry
+//! on the CPU's return address stack. After a system call, all entries of the program are gone, and its next
+//! `ret` is predicted to lead into the kernel. On Zen 3 that `ret` takes 110 ns after an empty `recvfrom` and
+//! 550 ns after a `sendto`; the ones behind it take 5 ns each. If the stack is filled with addresses of the
+//! program, no `ret` takes more than 10 ns, and filling takes 15 ns.
 
 use std::sync::OnceLock;
 
@@ -49,8 +49,8 @@ fn is_mitigated() -> bool {
     matches.next().is_some()
 }
 
-/// Returns true if the CPU compares each return with a second stack that it keeps itself. Calls without returns
-/// would make the two stacks differ.
+/// Returns true if the CPU compares each return with a second stack that it keeps itself. Calls without
+/// returns would make the two stacks differ.
 #[cfg(target_arch = "x86_64")]
 fn has_shadow_stack() -> bool {
     let pointer: u64;

@@ -36,8 +36,8 @@ pub(crate) struct Args {
     /// route].
     #[arg(long, value_delimiter = ',')]
     address: Vec<OwnAddress>,
-    /// Drop, duplicate, delay, reorder or corrupt frames by the rules in this TOML file; let calls, completions
-    /// and registrations fail; let the port go down, or the device die [default: none].
+    /// Drop, duplicate, delay, reorder or corrupt frames by the rules in this TOML file; let calls,
+    /// completions and registrations fail; let the port go down, or the device die [default: none].
     #[arg(long, value_name = "FILE", value_parser = rules_file)]
     fault: Option<PathBuf>,
     /// Append a line of JSON to this file for each fault of verbs, without times: equal runs have equal logs

@@ -4,11 +4,13 @@
 use remora_broker::PortState;
 use remora_verbs::Rules;
 use remora_verbs::faults::{Incident, IncidentKind};
+use remora_verbs::raw::ChannelAdapter;
+use std::ffi::c_int;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::Faults;
-use crate::nic::Nic;
+use crate::port_view::PortView;
 
 /// The time of the program's first use of the device.
 static BEGUN: OnceLock<Instant> = OnceLock::new();
@@ -17,8 +19,8 @@ fn begun() -> Instant {
     *BEGUN.get_or_init(Instant::now)
 }
 
-/// Returns the rules for a NIC that is opened now, so that no incident occurs twice: those that have begun are
-/// over, except that the port stays down for the rest of its time.
+/// Returns the rules for a NIC that is opened now, so that no incident occurs twice: those that have begun
+/// are over, except that the port stays down for the rest of its time.
 pub(crate) fn shifted(rules: &Rules) -> Rules {
     let passed = begun().elapsed().as_millis() as u64;
     let mut rules = rules.clone();
@@ -40,9 +42,17 @@ pub(crate) fn is_dead(rules: &Rules) -> bool {
     })
 }
 
+/// The parts of a NIC that incidents change. A NIC that is closed has no more incidents.
+pub(crate) struct Target {
+    pub adapter: Weak<ChannelAdapter>,
+    pub port: Weak<PortView>,
+    /// Delivers an event by its number in `enum ibv_event_type`: of this queue pair, or of the port or device.
+    pub cause: Box<dyn Fn(c_int, Option<u32>) + Send>,
+}
+
 /// Starts the thread that causes the incidents of a NIC which have not begun yet.
-pub(crate) fn start(nic: &Arc<Nic>) {
-    let Some(faults) = nic.faults.as_ref().map(Arc::clone) else { return };
+pub(crate) fn start(faults: &Arc<Faults>, target: Target) {
+    let faults = Arc::clone(faults);
     let passed = begun().elapsed().as_millis() as u64;
     let mut ahead: Vec<(u64, Moment)> = Vec::new();
     for (place, incident) in faults.rules.incidents.iter().enumerate() {
@@ -60,8 +70,7 @@ pub(crate) fn start(nic: &Arc<Nic>) {
         return;
     }
     ahead.sort_by_key(|(at_ms, _)| *at_ms);
-    let nic = Arc::downgrade(nic);
-    let run = move || run(&ahead, &faults, &nic);
+    let run = move || run(&ahead, &faults, &target);
     // Without a thread there are no incidents, and the test that waits for them fails.
     let _ = std::thread::Builder::new().name("remora-faults".to_owned()).spawn(run);
 }
@@ -74,34 +83,36 @@ enum Moment {
     PortUp,
 }
 
-fn run(ahead: &[(u64, Moment)], faults: &Faults, nic: &Weak<Nic>) {
+fn run(ahead: &[(u64, Moment)], faults: &Faults, target: &Target) {
     for (at_ms, moment) in ahead {
         let until = begun() + Duration::from_millis(*at_ms);
         std::thread::sleep(until.saturating_duration_since(Instant::now()));
-        let Some(nic) = nic.upgrade() else { return };
-        match moment {
-            Moment::PortUp => set_port(&nic, true),
+        let Some(adapter) = target.adapter.upgrade() else { return };
+        let kind = match moment {
+            Moment::PortUp => {
+                target.set_port(true);
+                continue;
+            }
             Moment::Begin(number, kind) => {
                 faults.log.incident(*number, &kind.describe());
-                begin(&nic, faults, *kind);
+                kind
+            }
+        };
+        match kind {
+            IncidentKind::PortDown(_) => target.set_port(false),
+            IncidentKind::DeviceDead(_) => adapter.fail(),
+            IncidentKind::Event { number, qp } => {
+                (target.cause)((*number).into(), qp.and_then(|number| faults.numbered(number)));
             }
         }
     }
 }
 
-fn begin(nic: &Nic, faults: &Faults, kind: IncidentKind) {
-    match kind {
-        IncidentKind::PortDown(_) => set_port(nic, false),
-        IncidentKind::DeviceDead(_) => nic.adapter.fail(),
-        IncidentKind::Event { number, qp } => {
-            let qp = qp.and_then(|number| faults.numbered(number));
-            nic.cause(number.into(), qp);
+impl Target {
+    /// Changes the state of the port. The NIC itself drops the frames meanwhile.
+    fn set_port(&self, active: bool) {
+        if let Some(port) = self.port.upgrade() {
+            port.change(PortState { active, gids: port.table() });
         }
     }
-}
-
-/// Changes the state of the port. The NIC itself drops the frames meanwhile.
-fn set_port(nic: &Nic, active: bool) {
-    let gids = nic.port.table();
-    nic.port.change(PortState { active, gids });
 }

@@ -48,7 +48,8 @@ impl Log {
 
     fn line(&self, fields: &str) {
         let Some(file) = &self.0 else { return };
-        // One write, which the system does not mix with those of other processes. A full disk ends the log only.
+        // One write, which the system does not mix with those of other processes. A full disk ends the log
+        // only.
         let line = format!("{{\"device\":\"{NAME}\",{fields}}}\n");
         let _ = file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
     }

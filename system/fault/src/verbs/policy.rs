@@ -121,8 +121,8 @@ impl RegistrationFaults {
         RegistrationFaults { rules: rules.collect() }
     }
 
-    /// Decides on a registration of `len` bytes beside `held` registered ones. Returns the errno with which it
-    /// fails.
+    /// Decides on a registration of `len` bytes beside `held` registered ones. Returns the errno with which
+    /// it fails.
     pub fn register(&mut self, held: u64, len: u64) -> Option<(Errno, Occurrence)> {
         for (place, (rule, counted)) in self.rules.iter_mut().enumerate() {
             let matches = rule.beyond.is_none_or(|most| held.saturating_add(len) > most);

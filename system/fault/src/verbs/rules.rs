@@ -1,6 +1,7 @@
 //! Rules for faults of verbs, as values and as TOML.
 
-use crate::rules::{PeerMatch, RulesError};
+use crate::peer::PeerMatch;
+use crate::rules_error::RulesError;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 

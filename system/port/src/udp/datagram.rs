@@ -186,8 +186,8 @@ impl Socket {
     }
 }
 
-/// Calls sendmsg(2) or recvmsg(2) without waiting, and returns the number of bytes. The system call is inlined,
-/// because the C library's functions return after it ([`crate::return_stack`]).
+/// Calls sendmsg(2) or recvmsg(2) without waiting, and returns the number of bytes. The system call is
+/// inlined, because the C library's functions return after it ([`crate::return_stack`]).
 ///
 /// # Safety
 /// `message` refers to buffers that the call may read or, for recvmsg, write.
