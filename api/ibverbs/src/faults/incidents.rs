@@ -46,7 +46,8 @@ pub(crate) fn is_dead(rules: &Rules) -> bool {
 pub(crate) struct Target {
     pub adapter: Weak<ChannelAdapter>,
     pub port: Weak<PortView>,
-    /// Delivers an event by its number in `enum ibv_event_type`: of this queue pair, or of the port or device.
+    /// Delivers an event by its number in `enum ibv_event_type`: of this queue pair, or of the port or
+    /// device.
     pub cause: Box<dyn Fn(c_int, Option<u32>) + Send>,
 }
 
