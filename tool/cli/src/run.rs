@@ -38,7 +38,7 @@ pub(crate) struct Args {
     address: Vec<OwnAddress>,
     /// Drop, duplicate, delay, reorder or corrupt frames by the rules in this TOML file; let calls,
     /// completions and registrations fail; let the port go down, or the device die [default: none].
-    #[arg(long, value_name = "FILE", value_parser = rules_file)]
+    #[arg(long, value_name = "FILE")]
     fault: Option<PathBuf>,
     /// Append a line of JSON to this file for each fault of verbs, without times: equal runs have equal logs
     /// [default: no log].
@@ -115,11 +115,14 @@ impl PortChoice {
     }
 }
 
-/// Reads a file of fault rules, so that a wrong one ends the command before anything is started.
-fn rules_file(path: &str) -> Result<PathBuf, String> {
-    let rules = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    remora_host::Rules::parse(&rules).map_err(|error| error.to_string().replace('\n', " "))?;
-    Ok(path.into())
+/// Reads a file of fault rules. Wrong ones end the command, as wrong arguments do, before anything is started.
+fn check_rules(path: &Path) -> Result<()> {
+    let rules = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
+    if let Err(error) = remora_host::Rules::parse(&rules) {
+        eprintln!("error: {}: {}", path.display(), error.to_string().replace('\n', " "));
+        std::process::exit(2);
+    }
+    Ok(())
 }
 
 /// Runs `remora run`.
@@ -127,6 +130,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let Some((program, words)) = args.program.split_first() else {
         bail!("no program given; usage: remora run [OPTIONS] -- PROGRAM [ARGS]")
     };
+    args.fault.as_deref().map_or(Ok(()), check_rules)?;
     let count = args.address.len();
     ensure!(count <= GIDS, "a device has at most {GIDS} addresses, but --address gives {count}");
     check_file_limit()?;

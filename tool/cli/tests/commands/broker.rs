@@ -254,6 +254,9 @@ fn what_is_wrong_with_run_is_told_in_a_line() {
     };
     run(&["--alone", "--", "/no/such/program"]).one_line("running /no/such/program");
     run(&["--alone", "--fault", "/no/such/file", "--", "true"]).one_line("opening /no/such/file");
+    let rules = folder.0.join("never.toml");
+    std::fs::write(&rules, "[[post]]\nerrno = 'ENOMEM'\nat_most = 0").unwrap();
+    run(&["--alone", "--fault", rules.to_str().unwrap(), "--", "true"]).bad_arguments(": fault rules: ");
     run(&["--port", "xdp", "--", "true"]).bad_arguments("invalid value 'xdp'");
     run(&[]).bad_arguments("required arguments");
     // This copy of the command has no libraries beside it, unlike the tested one.
