@@ -24,6 +24,7 @@ impl CmServer {
     /// Runs a client until it succeeds. Returns its output.
     #[track_caller]
     pub(crate) fn serves(&mut self, mut client: Command) -> String {
+        let mut refused = String::new();
         loop {
             let Output { status, stdout, stderr } = client.output().unwrap();
             let printed = String::from_utf8_lossy(&stdout).into_owned();
@@ -31,7 +32,9 @@ impl CmServer {
                 return printed;
             }
             let errors = String::from_utf8_lossy(&stderr);
-            assert!(self.is_running(), "{client:?}: {status}\n{printed}\n{errors}\n{}", self.ends());
+            // An earlier client may be the one that the server did not survive.
+            refused += &format!("{status}\n{printed}\n{errors}\n");
+            assert!(self.is_running(), "{client:?}: {refused}{}", self.ends());
         }
     }
 

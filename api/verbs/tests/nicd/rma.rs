@@ -171,7 +171,7 @@ fn tenants_of_two_users_have_limits_of_their_own_and_leave_nothing_behind() {
     let server = Peer::new(own("udp"), 1);
     let mut mine = Peer::new(open(nic), 32);
     let words = mine.rma.create_portal(&mine.domain, 1).unwrap_err();
-    assert!(matches!(&words, CreateError::Daemon(words) if words.contains("user 0")), "{words}");
+    assert!(matches!(&words, CreateError::Limit(words) if words.contains("user 0")), "{words}");
     for round in 0..3 {
         let mut nobody = Program::start_as(Some(NOBODY), &["rma", nic, "32"]);
         let client = identity(&server, &nobody);
