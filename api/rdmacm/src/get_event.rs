@@ -22,6 +22,8 @@ enum Step {
     Again,
     /// The wait failed; the errno is set.
     Failed,
+    /// Another thread has destroyed the channel since the wait began.
+    Destroyed,
 }
 
 /// Returns the channel's descriptor, or -1 with the errno set.
@@ -41,10 +43,11 @@ unsafe extern "C" fn end(
     len: isize,
     event: *mut *mut RdmaCmEvent,
 ) -> Step {
+    let Ok(object) = channel::look(channel) else { return Step::Destroyed };
     let Ok(len) = usize::try_from(len) else { return Step::Failed };
     // SAFETY: `len` bytes were read there.
     let packet = unsafe { std::slice::from_raw_parts(packet, len) };
-    match channel::look(channel).and_then(|object| take(&object, packet)) {
+    match take(&object, packet) {
         Ok(Some(received)) => {
             // SAFETY: the program's variable.
             unsafe { *event = received };
@@ -80,7 +83,8 @@ pub(crate) fn wait(channel: &Arc<ChannelObject>) -> Result<*mut RdmaCmEvent, c_i
     }
 }
 
-/// Waits for an event. Obeys `O_NONBLOCK` on the channel's descriptor, and returns on a signal.
+/// Waits for an event. If another thread destroys the channel meanwhile, the wait does not end, so that a
+/// program that ends so does not fail. Obeys `O_NONBLOCK` on the channel's descriptor, and returns on a signal.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn rdma_get_cm_event(
     channel: *mut RdmaEventChannel,
@@ -100,6 +104,8 @@ pub(crate) unsafe extern "C" fn rdma_get_cm_event(
                 Step::Done => return 0,
                 Step::Again => {}
                 Step::Failed => return -1,
+                // As in the kernel, where a wait keeps the channel open: only a signal ends it.
+                Step::Destroyed => return libc::pause(),
             }
         }
     }

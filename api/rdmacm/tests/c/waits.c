@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "sides.h"
 #include "sleeps.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -69,5 +70,14 @@ int main(void) {
     CHECK(!rdma_ack_cm_event(event));
     CHECK(!pthread_join(thread, NULL));
     rdma_destroy_event_channel(channel);
+
+    /* As in the kernel, a wait does not end when another thread destroys the channel. */
+    CHECK((channel = rdma_create_event_channel()));
+    atomic_store(&waiting, 0);
+    CHECK(!pthread_create(&thread, NULL, wait_event, NULL));
+    until_it_sleeps(&waiting);
+    rdma_destroy_event_channel(channel);
+    nanosleep(&while_it_waits, NULL);
+    CHECK(pthread_tryjoin_np(thread, &result) == EBUSY);
     puts("waited");
 }
