@@ -1,80 +1,32 @@
 //! `remora demo`: reads of one table of YCSB records with every system and over every port that the machine
 //! has.
 
+mod args;
+mod line;
 mod page;
 pub mod redn;
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use clap::Parser;
 use remora_store::ycsb::Mix;
-use serde::Serialize;
 
 use crate::measure::parts::Parts;
-use crate::measure::runner::{Figures, Plan, Runner, Server};
+use crate::measure::runner::{Plan, Runner, Server};
 use crate::measure::testbed::Testbed;
 use crate::measure::transports;
 use crate::transport::TransportName;
 use remora_options::cores::{pin, two_cores};
 use remora_options::device::PortName;
-use remora_options::number::whole;
-use remora_options::output::{self, REPORT};
+use remora_options::output;
 use remora_options::{Columns, print, progress};
 use remora_service::kv::{Design, KvDesign, KvSession, Session};
 use remora_service::with_design;
 
-/// Arguments of `remora demo`.
-#[derive(Parser)]
-#[command(
-    after_help = "Examples:\n  remora demo\n  remora demo --records 100000 --gets 10000 --value-len 64,1024\n  remora demo --port udp --json\n  remora demo --port udp --transport rc,rma\n\nThe server process and this process have a core each. Every value that is read is checked. The report page loads no external files."
-)]
-pub struct Args {
-    /// Records in the table; fewer if their values would take more than 256 MiB.
-    #[arg(long, default_value_t = 1_000_000, value_parser = whole::<u64>(1..=100_000_000))]
-    records: u64,
-    /// Value length in bytes; several lengths give several tables.
-    #[arg(long, default_value = "64,4096", value_delimiter = ',', value_parser = whole::<u32>(16..=65536))]
-    value_len: Vec<u32>,
-    /// Number of single GETs for each line of the table, and of GETs in groups of four.
-    #[arg(long, default_value_t = 50_000, value_parser = whole::<u64>(1000..=100_000_000))]
-    gets: u64,
-    /// Measure only this port [default: all ports that work here].
-    #[arg(long)]
-    port: Option<PortName>,
-    /// Run over these transports only; irn and rma apply to design farm over port udp or xdp.
-    #[arg(long, value_delimiter = ',', default_value = "rc,irn,rma")]
-    transport: Vec<TransportName>,
-    /// Folder for the report page, `index.html`, with its table and plots.
-    #[arg(long, default_value = REPORT, value_name = "FOLDER")]
-    report: PathBuf,
-    /// Print one JSON object per line, and write no page.
-    #[arg(long, conflicts_with = "report")]
-    json: bool,
-}
-
-/// A line of the demo's table.
-#[derive(Serialize)]
-struct Line {
-    bench: &'static str,
-    case: String,
-    round_trips: f64,
-    latency_p50_ns: f64,
-    latency_p99_ns: f64,
-    rate_per_s: f64,
-    server_cpu_ns_per_get: f64,
-    #[serde(skip)]
-    port: PortName,
-    #[serde(skip)]
-    system: &'static str,
-    #[serde(skip)]
-    value_len: u32,
-}
+pub use args::Args;
+use line::{Line, Measured, cells};
 
 const WINDOW: u32 = 64;
-/// The maximum size of all values together in bytes.
-const VALUES: u64 = 256 << 20;
 
 /// System that serves the GETs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -125,15 +77,6 @@ impl System {
     }
 }
 
-/// Results of a system's GETs.
-struct Measured {
-    alone: Figures,
-    /// The GETs per second with a full window.
-    rate: f64,
-    /// The CPU time of the server per GET with a full window, in nanoseconds.
-    cpu: f64,
-}
-
 /// Runs `remora demo`.
 pub fn run(args: &Args) -> Result<()> {
     let cores = two_cores(&[])?;
@@ -151,13 +94,6 @@ pub fn run(args: &Args) -> Result<()> {
     output::write(&page, page::page(args, &lines)?.as_bytes())?;
     print::line(format_args!("\nThe same with pictures: {}", page.display()));
     Ok(())
-}
-
-impl Args {
-    /// Returns the number of records with values of this length.
-    fn records_of(&self, value_len: u32) -> u64 {
-        self.records.min(VALUES / u64::from(value_len))
-    }
 }
 
 /// The columns of a table, and their widths.
@@ -282,16 +218,4 @@ fn line(system: System, port: PortName, value_len: u32, measured: &Measured) -> 
         system: system.title(),
         value_len,
     }
-}
-
-fn cells(line: &Line) -> [String; 6] {
-    let micro = |ns: f64| format!("{:.2} us", ns / 1000.0);
-    [
-        line.system.to_owned(),
-        format!("{:.2}", line.round_trips),
-        micro(line.latency_p50_ns),
-        micro(line.latency_p99_ns),
-        format!("{:.2} M", line.rate_per_s / 1e6),
-        format!("{:.0} ns", line.server_cpu_ns_per_get),
-    ]
 }

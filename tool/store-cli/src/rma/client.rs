@@ -15,7 +15,7 @@ use remora_options::print_table;
 use remora_verbs::rma::RegionKey;
 use serde_json::json;
 
-use super::rights_in_words;
+use super::rights::rights_in_words;
 use super::target::Target;
 
 /// Number of bytes that one operation reads or writes at most.

@@ -3,6 +3,7 @@
 
 mod client;
 mod credentials;
+mod rights;
 mod serve;
 mod target;
 
@@ -36,11 +37,4 @@ pub(crate) fn run(command: RmaCommand) -> Result<()> {
         RmaCommand::Rekey(args) => client::rekey(&args),
         RmaCommand::Regions(args) => client::regions(&args),
     }
-}
-
-/// Returns the rights as on the command line: `read`, `write`, `rekey`, separated by commas.
-fn rights_in_words(rights: remora_verbs::rma::Rights) -> String {
-    let names: Vec<_> =
-        serve::RIGHTS.iter().filter(|(_, one)| rights.contains(*one)).map(|(name, _)| *name).collect();
-    names.join(",")
 }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use remora_grants::{Certificate, Fingerprint, GrantOptions, GrantServer, Offer, Token, key_of_file};
 use remora_host::{metrics, wait_readable};
 use remora_options::device::LentArgs;
@@ -18,18 +17,8 @@ use remora_verbs::{Access, Context, Mode};
 use serde_json::json;
 
 use super::credentials::Credentials;
-use super::rights_in_words;
+use super::rights::{right, rights_in_words};
 use super::target::open;
-
-/// The rights and their names on the command line.
-pub(crate) const RIGHTS: [(&str, Rights); 3] =
-    [("read", Rights::READ), ("write", Rights::WRITE), ("rekey", Rights::REKEY)];
-
-fn right() -> impl clap::builder::TypedValueParser<Value = Rights> {
-    let find = |text: String| RIGHTS.iter().find(|(name, _)| *name == text).map(|(_, right)| *right);
-    PossibleValuesParser::new(RIGHTS.map(|(name, _)| name))
-        .try_map(move |text| find(text).ok_or("unknown right"))
-}
 
 /// Arguments of `remora rma serve`.
 #[derive(clap::Args, Clone, Debug)]

@@ -8,13 +8,15 @@ use remora_store::ycsb::Mix;
 use remora_store::ycsb::record::Values;
 use remora_verbs::{CompletionKind, CompletionQueue, EMPTY, Status, WorkCompletion};
 
-use super::PROGRAM;
 use super::table::{Table, key};
 use crate::chains::way::Way;
 use crate::measure::parts::{Part, Parts};
 use crate::measure::runner::{Figures, Plan};
 use crate::measure::typical;
 use remora_options::device::PortArgs;
+
+/// The program that serves each connection.
+const PROGRAM: &str = "get-two-parallel";
 
 /// Time after which a GET counts as hung.
 const LONG: Duration = Duration::from_secs(30);

@@ -14,8 +14,6 @@ use client::Client;
 
 /// Name of the server's hidden subcommand.
 pub const SERVER: &str = "__chains";
-/// The program that serves each connection.
-const PROGRAM: &str = "get-two-parallel";
 
 /// Measures the same GETs as the other systems do.
 pub(super) fn measure(testbed: &Testbed, link: usize, plan: &Plan) -> Result<Measured> {
