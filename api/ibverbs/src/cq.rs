@@ -1,80 +1,36 @@
 //! Functions for completion queues.
 
 mod cq_ex;
+mod object;
+mod polling;
 
-use cq_ex::Polling;
-pub(crate) use cq_ex::create_cq_ex;
-use remora_abi::completion::{IbvCqEx, IbvModifyCqAttr};
+use polling::Polling;
+use remora_abi::completion::{IbvCqEx, IbvCqInitAttrEx, IbvModifyCqAttr};
 use remora_abi::objects::{IbvCompChannel, IbvContext, IbvCq, IbvWc};
-use remora_verbs::raw::{Channel, Cq, CqHook, EventQueue};
+use remora_verbs::raw::{Channel, Cq, CqHook};
 use remora_verbs::{Notify, Status};
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::attributes::MAX_CQE;
 use crate::channel::ChannelObject;
-use crate::faults::Faults;
-use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
+use crate::handles::{self, COND, MUTEX};
 use crate::nic::{Subject, Watcher};
-use crate::{context, errno, explain, requests};
+use crate::{context, errno, explain, pd, requests};
+pub(crate) use object::CqObject;
 
 /// The number of completion vectors: one thread serves all queues.
 pub(crate) const VECTORS: c_int = 1;
 
-/// A completion queue, for both ways of polling.
-#[repr(C)]
-pub(crate) struct CqObject {
-    pub verbs: UnsafeCell<IbvCqEx>,
-    pub raw: Arc<Cq>,
-    channel: *mut IbvCompChannel,
-    reports: Option<Arc<EventQueue<u64>>>,
-    /// The number of reports that the program has read.
-    pub delivered: AtomicU32,
-    watcher: Watcher,
-    pub polling: Polling,
-    /// The faults, if any may change a completion.
-    faults: Option<Arc<Faults>>,
-}
-
-impl Object for CqObject {
-    type C = IbvCq;
-    const KIND: Kind = Kind::Cq;
-}
-
-impl CqObject {
-    /// The context that the queue was created on.
-    pub(crate) fn context(&self) -> *mut IbvContext {
-        // SAFETY: the field never changes.
-        unsafe { (*self.verbs.get()).context }
-    }
-
-    /// The count of acknowledged completion events.
-    pub(crate) fn completions_acknowledged(&self) -> Acknowledged {
-        let verbs = self.verbs.get();
-        // SAFETY: parts of this object.
-        unsafe {
-            Acknowledged {
-                mutex: &raw mut (*verbs).mutex,
-                cond: &raw mut (*verbs).cond,
-                count: &raw mut (*verbs).comp_events_completed,
-            }
-        }
-    }
-
-    /// The count of acknowledged asynchronous events.
-    pub(crate) fn events_acknowledged(&self) -> Acknowledged {
-        let verbs = self.verbs.get();
-        // SAFETY: parts of this object.
-        unsafe {
-            Acknowledged {
-                count: &raw mut (*verbs).async_events_completed,
-                ..self.completions_acknowledged()
-            }
-        }
-    }
-}
+/// The bits of `enum ibv_create_cq_wc_flags` that this NIC supports: length, immediate data, queue pairs,
+/// slid, sl, path bits, and timestamps of both clocks.
+const KNOWN_VALUES: u64 = 0xff | 1 << 11;
+/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED` and `_IGNORE_OVERRUN`.
+const KNOWN_FLAGS: u32 = 3;
+/// `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `_PD`.
+const FLAGS: u32 = 1;
+const DOMAIN: u32 = 2;
 
 /// The arguments of both ways to create a queue.
 pub(crate) struct CqAttributes {
@@ -141,6 +97,33 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
         let cqe = u32::try_from(cqe).map_err(|_| libc::EINVAL)?;
         let vector = u32::try_from(vector).map_err(|_| libc::EINVAL)?;
         create(context, &CqAttributes { cqe, cq_context, channel, vector, wc_flags: 0 })
+    })())
+}
+
+/// Creates a queue that is polled value by value.
+pub(crate) unsafe extern "C" fn create_cq_ex(
+    context: *mut IbvContext,
+    attr: *mut IbvCqInitAttrEx,
+) -> *mut IbvCqEx {
+    errno::pointer((|| {
+        // SAFETY: NULL, or the program's attributes.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        let unknown = attr.comp_mask & !(FLAGS | DOMAIN) != 0
+            || attr.comp_mask & FLAGS != 0 && attr.flags & !KNOWN_FLAGS != 0;
+        if unknown || attr.wc_flags & !KNOWN_VALUES != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if attr.comp_mask & DOMAIN != 0 && pd::look(attr.parent_domain)?.parent_of.is_none() {
+            return Err(libc::EINVAL);
+        }
+        let attributes = CqAttributes {
+            cqe: attr.cqe,
+            cq_context: attr.cq_context,
+            channel: attr.channel,
+            vector: attr.comp_vector,
+            wc_flags: attr.wc_flags,
+        };
+        create(context, &attributes).map(|cq| cq.cast::<IbvCqEx>())
     })())
 }
 

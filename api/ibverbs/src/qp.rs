@@ -1,75 +1,36 @@
 //! Queue pairs, which are created in RESET and moved by `ibv_modify_qp`.
 
 mod attributes;
+mod builder;
+mod object;
 mod qp_ex;
 
 pub(crate) use attributes::modify_qp_rate_limit;
-use qp_ex::Builder;
+use builder::Builder;
 
-use remora_abi::objects::{Absent, IbvContext, IbvPd, IbvQp};
+use remora_abi::objects::{IbvContext, IbvPd, IbvQp};
 use remora_abi::queue_pair::{
-    IbvAhAttr, IbvQpCap, IbvQpEx, IbvQpInitAttr, IbvQpInitAttrEx, QPT_DRIVER, QPT_RAW_PACKET, QPT_RC, QPT_UC,
-    QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND, init_attr,
+    IbvQpCap, IbvQpEx, IbvQpInitAttr, IbvQpInitAttrEx, QPT_DRIVER, QPT_RAW_PACKET, QPT_RC, QPT_UC, QPT_UD,
+    QPT_XRC_RECV, QPT_XRC_SEND, init_attr,
 };
 use remora_verbs::raw::{Qp, QpAttributes};
 use remora_verbs::{Service, State};
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex};
 
 use crate::attributes::{INLINE, MAX_QP_WR, SGES};
 use crate::context::ContextObject;
 use crate::cq::CqObject;
-use crate::faults::Pair;
-use crate::handles::{self, Acknowledged, COND, Kind, MUTEX, Object};
+use crate::handles::{self, COND, MUTEX};
 use crate::nic::{Subject, Watcher};
 use crate::srq::SrqObject;
 use crate::xrc::XrcdObject;
 use crate::{context, errno, explain, pd};
+pub(crate) use object::QpObject;
 
 /// The capacity of a queue pair without queues.
 const NO_QUEUES: IbvQpCap =
     IbvQpCap { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline_data: 0 };
-
-/// A queue pair. Its structure always includes the fields that `ibv_qp_to_qp_ex` reads.
-#[repr(C)]
-pub(crate) struct QpObject {
-    pub verbs: UnsafeCell<IbvQpEx>,
-    /// Functions that newer programs know (FLUSH).
-    _newer: [Absent; 3],
-    pub raw: Arc<Qp>,
-    /// True if the queue pair was created for posting by `ibv_wr_*` functions.
-    pub is_ex: bool,
-    pub xrc_domain: Option<u32>,
-    pub builder: Builder,
-    cap: IbvQpCap,
-    signal_all: bool,
-    /// The faults of this queue pair.
-    pub faults: Option<Arc<Pair>>,
-    /// The address vector that was set last.
-    address: Mutex<Option<IbvAhAttr>>,
-    watcher: Watcher,
-}
-
-impl Object for QpObject {
-    type C = IbvQp;
-    const KIND: Kind = Kind::Qp;
-}
-
-impl QpObject {
-    /// The count of acknowledged asynchronous events.
-    pub(crate) fn events_acknowledged(&self) -> Acknowledged {
-        let verbs = self.verbs.get();
-        // SAFETY: parts of this object.
-        unsafe {
-            Acknowledged {
-                mutex: &raw mut (*verbs).qp_base.mutex,
-                cond: &raw mut (*verbs).qp_base.cond,
-                count: &raw mut (*verbs).qp_base.events_completed,
-            }
-        }
-    }
-}
 
 fn service(qp_type: c_int) -> Result<Service, c_int> {
     match qp_type {

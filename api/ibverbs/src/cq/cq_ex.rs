@@ -1,58 +1,18 @@
 //! Extended completion queues (`ibv_cq_ex`), of which programs read each value by a function.
 
-use remora_abi::completion::{IbvCqEx, IbvCqInitAttrEx, IbvPollCqAttr, IbvWcTmInfo};
-use remora_abi::objects::{IbvContext, IbvCq, IbvWc};
+use remora_abi::completion::{IbvCqEx, IbvPollCqAttr, IbvWcTmInfo};
+use remora_abi::objects::{IbvCq, IbvWc};
 use remora_verbs::Status;
-use remora_verbs::raw::Cqe;
-use std::cell::UnsafeCell;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{CqAttributes, CqObject};
+use super::object::CqObject;
 use crate::handles::{self, COND, MUTEX};
-use crate::{errno, explain, pd, requests};
+use crate::{errno, explain, requests};
 
-/// The bits of `enum ibv_create_cq_wc_flags` that this NIC supports: length, immediate data, queue pairs,
-/// slid, sl, path bits, and timestamps of both clocks.
-const KNOWN_VALUES: u64 = 0xff | 1 << 11;
 /// The bit `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`.
 pub(crate) const TIMESTAMP: u64 = 1 << 7;
-/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED` and `_IGNORE_OVERRUN`.
-const KNOWN_FLAGS: u32 = 3;
-/// `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `_PD`.
-const FLAGS: u32 = 1;
-const DOMAIN: u32 = 2;
-
-/// The completion that a program reads value by value. One thread at a time is between start and end.
-#[derive(Default)]
-pub(crate) struct Polling {
-    busy: AtomicBool,
-    present: UnsafeCell<Option<Cqe>>,
-    /// The `vendor_err` of the present completion.
-    vendor_err: AtomicU32,
-}
-
-impl Polling {
-    fn begin(&self) {
-        while self.busy.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
-        }
-    }
-
-    fn end(&self) {
-        self.busy.store(false, Ordering::Release);
-    }
-
-    /// The present completion.
-    ///
-    /// # Safety
-    /// The calling thread is between start and end.
-    unsafe fn present(&self) -> Option<&Cqe> {
-        // SAFETY: the caller's promise.
-        unsafe { (*self.present.get()).as_ref() }
-    }
-}
 
 /// Returns a queue's structure with the functions by which programs read values.
 pub(crate) fn readers(wc_flags: u64) -> IbvCqEx {
@@ -90,33 +50,6 @@ pub(crate) fn readers(wc_flags: u64) -> IbvCqEx {
         read_tm_info: None::<unsafe extern "C" fn(*mut IbvCqEx, *mut IbvWcTmInfo)>,
         read_completion_wallclock_ns: reads(11).then_some(read_completion_wallclock_ns),
     }
-}
-
-/// Creates a queue that is polled value by value.
-pub(crate) unsafe extern "C" fn create_cq_ex(
-    context: *mut IbvContext,
-    attr: *mut IbvCqInitAttrEx,
-) -> *mut IbvCqEx {
-    errno::pointer((|| {
-        // SAFETY: NULL, or the program's attributes.
-        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
-        let unknown = attr.comp_mask & !(FLAGS | DOMAIN) != 0
-            || attr.comp_mask & FLAGS != 0 && attr.flags & !KNOWN_FLAGS != 0;
-        if unknown || attr.wc_flags & !KNOWN_VALUES != 0 {
-            return Err(libc::EOPNOTSUPP);
-        }
-        if attr.comp_mask & DOMAIN != 0 && pd::look(attr.parent_domain)?.parent_of.is_none() {
-            return Err(libc::EINVAL);
-        }
-        let attributes = CqAttributes {
-            cqe: attr.cqe,
-            cq_context: attr.cq_context,
-            channel: attr.channel,
-            vector: attr.comp_vector,
-            wc_flags: attr.wc_flags,
-        };
-        super::create(context, &attributes).map(|cq| cq.cast::<IbvCqEx>())
-    })())
 }
 
 /// Returns the queue of a handle.

@@ -6,7 +6,7 @@ use remora_verbs::{CreateError, Modify, PathMigration, Psn, Service, State};
 use std::ffi::c_int;
 use std::sync::PoisonError;
 
-use super::QpObject;
+use super::object::QpObject;
 use crate::context::ContextObject;
 use crate::{ah, context, errno, explain, gid, handles, mr, port, requests};
 

@@ -5,12 +5,12 @@ use remora_abi::queue_pair::IbvQpEx;
 use remora_abi::work::IbvDataBuf;
 use remora_verbs::raw::{MAX_INLINE, MAX_SGE, Qpn, Target};
 use remora_verbs::{Key, Operation, Payload, Remote, Service, Sge};
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use super::QpObject;
-use crate::requests::{self, Work, flags};
+use super::builder::{Request, Requests};
+use super::object::QpObject;
+use crate::requests;
 use crate::{errno, faults, handles, mw};
 
 /// Checks `enum ibv_qp_create_send_ops_flags`: the service must have each operation.
@@ -26,59 +26,6 @@ pub(crate) fn check(service: Service, operations: u64) -> Result<(), c_int> {
         Service::XrcTarget => 0,
     };
     if operations & !offered == 0 { Ok(()) } else { Err(libc::EOPNOTSUPP) }
-}
-
-/// The requests between start and complete. One thread at a time holds them.
-#[derive(Default)]
-pub(crate) struct Builder {
-    busy: AtomicBool,
-    requests: UnsafeCell<Requests>,
-}
-
-#[derive(Default)]
-struct Requests {
-    all: Vec<Request>,
-    sges: Vec<Sge>,
-    bytes: Vec<u8>,
-    /// The errno of the first fault.
-    fault: Option<c_int>,
-}
-
-/// A request. Its list elements, or its inline bytes, are a range of those of all requests.
-struct Request {
-    work: Work,
-    inline: bool,
-    start: usize,
-    end: usize,
-    /// The window that the request binds, and the window's new key.
-    window: Option<(*mut IbvMw, u32)>,
-}
-
-impl Requests {
-    fn clear(&mut self) {
-        self.all.clear();
-        self.sges.clear();
-        self.bytes.clear();
-        self.fault = None;
-    }
-
-    fn add(&mut self, id: u64, bits: u32, operation: Operation) {
-        let work = Work { id, flags: flags(bits), operation, target: Target::Peer };
-        let end = self.sges.len();
-        self.all.push(Request { work, inline: false, start: end, end, window: None });
-    }
-
-    fn fail(&mut self, errno: c_int) {
-        self.fault.get_or_insert(errno);
-    }
-
-    /// Applies a setter to the last request. Without one, it is a fault of the program.
-    fn last(&mut self, change: impl FnOnce(&mut Request)) {
-        match self.all.last_mut() {
-            Some(request) => change(request),
-            None => self.fail(libc::EINVAL),
-        }
-    }
 }
 
 /// Returns the collected requests of a queue pair.
