@@ -10,33 +10,36 @@
 //! ```
 
 mod cm;
+mod error;
 mod neighbours;
 mod paths;
 mod port_events;
+mod range;
 mod start;
 mod watch;
 
-use remora_host::packet::{PacketSocket, PeerCredentials};
-use remora_port::udp::{SharedEndpoint, SteeredBy};
+use remora_host::packet::PacketSocket;
+use remora_port::udp::SteeredBy;
 use remora_verbs::{Context, Counters, Device, OpenError};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::broker::{Broker, Options as BrokerOptions};
 use crate::environment;
 use crate::interface::Interfaces;
-use crate::message::{BrokerFacts, MAX_PACKET, PortState, ProgramFacts, Reply, Request, UserFacts, VERSION};
+use crate::message::{BrokerFacts, PortState, ProgramFacts, Reply, Request, UserFacts, VERSION};
 use crate::name;
 pub use cm::{CmClient, EventChannel};
+pub use error::ClientError;
 pub use neighbours::Neighbours;
 pub use paths::Paths;
 pub use port_events::PortEvents;
-pub use start::READY;
+pub use range::Range;
+use range::{Answer, Connection, ask, ask_for_socket, is_over, lent};
+pub use start::{COMMAND, READY, Start};
 pub use watch::Watch;
 
 /// The address of the device.
@@ -49,8 +52,6 @@ pub const FAULT: &str = "REMORA_FAULT";
 pub const LIBRARY_PATH: &str = "REMORA_LIBRARY_PATH";
 /// Set if a program is to have an address alone, with the broker as a thread of its own.
 pub const ALONE: &str = "REMORA_ALONE";
-/// The `remora` command that is started as the broker.
-pub const COMMAND: &str = "REMORA_COMMAND";
 /// Users, separated by commas, whose broker this program uses.
 pub const ALLOW_UID: &str = "REMORA_ALLOW_UID";
 
@@ -61,20 +62,6 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// lends a NIC.
 pub fn socket_name(address: SocketAddr) -> PathBuf {
     format!("@{}", name::of(address)).into()
-}
-
-/// The reaction to an address without a broker.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Start {
-    /// Start a broker by the `remora` command of the variable [`COMMAND`], beside this program, or in PATH.
-    #[default]
-    Search,
-    /// Start a broker by this `remora` command.
-    Command(PathBuf),
-    /// Runs the broker as a thread of this program, which then has the address alone.
-    Alone,
-    /// Returns an error.
-    Never,
 }
 
 /// The options for finding or starting a broker.
@@ -113,87 +100,6 @@ impl Options {
             allow: allow.unwrap_or_default().split(',').filter_map(|uid| uid.trim().parse().ok()).collect(),
             ..Options::default()
         }
-    }
-}
-
-/// The reason why a program has no QPN range. The text says in one line what is wrong and how to put it
-/// right.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The address has no broker, and none was to be started.
-    #[error("no broker has {}: start a program with `remora run`, or `remora broker --address {}`", .0.ip(), .0.ip())]
-    None(SocketAddr),
-    /// The broker could not be started; contains the broker's text.
-    #[error("{0}")]
-    Start(String),
-    /// The broker refused; contains its text.
-    #[error("{0}")]
-    Refused(String),
-    /// The broker's process has reached a limit, and ends; contains the broker's text.
-    #[error("{0}")]
-    Ends(String),
-    /// A process of another user has the address.
-    #[error("{}", name::taken(*.0, .1))]
-    Stranger(SocketAddr, PeerCredentials),
-    /// The broker does not answer.
-    #[error("the broker has not answered for {} s: end it (`remora doctor` names its process)", .0.as_secs_f32())]
-    Silent(Duration),
-    /// The broker's answer makes no sense.
-    #[error("what the broker answers makes no sense: update the older one of program and broker")]
-    Nonsense,
-    /// The system refused.
-    #[error("cannot use the broker: {}{}", .0, remora_port::remedy(.0))]
-    System(#[from] io::Error),
-}
-
-/// The parts that keep a range borrowed: the connection, and the broker if it is a thread of this process.
-#[derive(Debug)]
-struct Connection {
-    socket: PacketSocket,
-    /// Held during a request, so that there is one at a time.
-    asking: Mutex<()>,
-    /// Dropped last, when the connection has ended.
-    _alone: Option<Broker>,
-}
-
-/// A QPN range on one or more addresses. The range is given back when this value, its clones, and the
-/// devices on its endpoints are dropped.
-#[derive(Clone, Debug)]
-pub struct Range {
-    connection: Arc<Connection>,
-    first: SharedEndpoint,
-}
-
-impl Range {
-    /// The number of the range: the upper seven bits of its QP numbers, 1 to 127.
-    pub fn number(&self) -> u8 {
-        self.first.range()
-    }
-
-    /// The share of the address for which the range was borrowed.
-    pub fn endpoint(&self) -> &SharedEndpoint {
-        &self.first
-    }
-
-    /// Borrows a share of a further address, with the same range.
-    ///
-    /// # Errors
-    /// `Refused` by the broker; `Silent`, `Nonsense`, `System`.
-    pub fn further(&self, address: SocketAddr) -> Result<SharedEndpoint, ClientError> {
-        let _one = self.connection.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        let request = Request::Address(name::standard(address));
-        let share = lent(ask(&self.connection.socket, &request)?)?;
-        Ok(share.held_by(Arc::clone(&self.connection) as _))
-    }
-
-    /// The descriptor of the connection to the broker, readable when the broker is gone.
-    pub fn broker(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.connection.socket.as_fd()
-    }
-
-    /// Returns whether the broker is gone.
-    pub fn is_over(&self) -> bool {
-        is_over(&self.connection.socket)
     }
 }
 
@@ -456,60 +362,4 @@ fn attempt(
 
 fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
-}
-
-/// Returns whether the other end of a connection has hung up.
-fn is_over(socket: &PacketSocket) -> bool {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // A hang-up is reported without being requested.
-    let mut waited = [PollFd::new(socket, PollFlags::empty())];
-    poll(&mut waited, Some(&now)).is_ok_and(|ready| ready > 0)
-}
-
-/// A reply and its descriptors.
-type Answer = (Reply, Vec<OwnedFd>);
-
-/// Asks for a socket for one purpose, which the broker sends with the reply `reply`.
-fn ask_for_socket(range: &Range, request: &Request, reply: &Reply) -> Result<PacketSocket, ClientError> {
-    let _one = range.connection.asking.lock().unwrap_or_else(PoisonError::into_inner);
-    match ask(&range.connection.socket, request)? {
-        (answer, descriptors) if answer == *reply => {
-            let [socket] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| ClientError::Nonsense)?;
-            Ok(PacketSocket::from(socket))
-        }
-        _ => Err(ClientError::Nonsense),
-    }
-}
-
-/// Sends a request and waits for its reply. A refusal is an error.
-fn ask(socket: &PacketSocket, request: &Request) -> Result<Answer, ClientError> {
-    let silent = |error: io::Error| match error.kind() {
-        ErrorKind::TimedOut => ClientError::Silent(Duration::ZERO),
-        _ => ClientError::System(error),
-    };
-    // A broker that refuses hangs up at once, but its refusal can still be read.
-    let sent = socket.send(&request.emit(), &[]);
-    let mut buffer = [0; MAX_PACKET];
-    let packet = match socket.receive(&mut buffer) {
-        Err(error) if error.kind() == ErrorKind::ConnectionReset => socket.receive(&mut buffer),
-        done => done,
-    };
-    let packet = packet.map_err(silent)?;
-    if packet.len == 0 {
-        sent.map_err(silent)?;
-        return Err(ClientError::System(ErrorKind::UnexpectedEof.into()));
-    }
-    match Reply::parse(&buffer[..packet.len]) {
-        Some(Reply::Refused(words)) => Err(ClientError::Refused(words)),
-        Some(Reply::Ends(words)) => Err(ClientError::Ends(words)),
-        Some(reply) if !packet.cut => Ok((reply, packet.descriptors)),
-        _ => Err(ClientError::Nonsense),
-    }
-}
-
-/// Returns the share in a reply.
-fn lent((reply, descriptors): Answer) -> Result<SharedEndpoint, ClientError> {
-    let Reply::Lent { range, address } = reply else { return Err(ClientError::Nonsense) };
-    let descriptors = <[OwnedFd; 3]>::try_from(descriptors).map_err(|_| ClientError::Nonsense)?;
-    SharedEndpoint::from_descriptors(address, range, descriptors).ok_or(ClientError::Nonsense)
 }

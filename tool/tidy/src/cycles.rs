@@ -13,7 +13,7 @@ use crate::modules::{Arrow, Id, Modules};
 use crate::tree::File;
 
 /// The crates in which parent and child may still name each other.
-const LENIENT: [&str; 5] = ["bench", "broker", "fabric", "service", "verbs"];
+const LENIENT: [&str; 4] = ["bench", "fabric", "service", "verbs"];
 
 /// The references of each module to others, and the place of each.
 type Arrows = BTreeMap<Id, BTreeMap<Id, String>>;

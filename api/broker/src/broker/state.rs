@@ -2,10 +2,11 @@
 
 use remora_host::Signal;
 use remora_host::acceptor::{Acceptor, Arrival};
-use remora_host::packet::{PacketSocket, PeerCredentials, own_uid};
+use remora_host::packet::{PacketListener, PacketSocket, PeerCredentials, own_uid};
 use remora_host::users::{Amounts, Claim, Resource, User, Users};
 use remora_port::udp::{SharedEndpoint, SteeredBy};
 use remora_port::user;
+use remora_verbs::nicd::Daemon;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -16,9 +17,10 @@ use std::time::{Duration, Instant};
 use super::addresses::Address;
 use super::bounds::{OF_CONNECTION, OF_SHARE, bounds};
 use super::cm_agent::CmAgent;
+use super::error::BrokerError;
 use super::notices::Notices;
+use super::options::Options;
 use super::programs::{Client, Clients, Share};
-use super::{BrokerError, LentNic, Options};
 use crate::interface::Interfaces;
 use crate::message::{BrokerFacts, CmReply, MAX_PACKET, Reply, Request, VERSION};
 use crate::paths::ShownTree;
@@ -31,6 +33,13 @@ const TURN: usize = 32;
 
 /// The refusal of a request that is malformed, or comes out of turn.
 const NONSENSE: &str = "a program's request makes no sense to the broker";
+
+/// The NIC that the process of a broker lends, and the socket for the programs that use it.
+#[derive(Debug)]
+pub(super) struct LentNic {
+    pub daemon: Arc<Daemon>,
+    pub listener: PacketListener,
+}
 
 /// The source of a descriptor's event.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

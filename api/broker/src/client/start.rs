@@ -12,14 +12,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::{COMMAND, ClientError, Start};
+use super::error::ClientError;
 use crate::environment;
 use crate::name;
 
+/// The `remora` command that is started as the broker.
+pub const COMMAND: &str = "REMORA_COMMAND";
 /// The line that a broker writes when programs can reach it.
 pub const READY: &str = "ready";
 /// Maximum length of the broker's output: [`READY`], or one line of an error.
 const LONGEST: usize = 4096;
+
+/// The reaction to an address without a broker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// Start a broker by the `remora` command of the variable [`COMMAND`], beside this program, or in PATH.
+    #[default]
+    Search,
+    /// Start a broker by this `remora` command.
+    Command(PathBuf),
+    /// Runs the broker as a thread of this program, which then has the address alone.
+    Alone,
+    /// Returns an error.
+    Never,
+}
 
 /// Starts a broker and waits until it is ready. Succeeds also if another program was quicker to start one.
 pub(super) fn broker(address: SocketAddr, method: &Start, until: Instant) -> Result<(), ClientError> {
