@@ -3,132 +3,49 @@
 
 mod commands;
 mod events;
+mod exposed;
+mod held_peers;
 mod lent_memory;
 mod links;
 mod memory;
 mod notes;
 mod parts;
+mod place;
+mod regions;
+mod reply;
 mod rma;
+mod state;
+mod waiting_parts;
 
 use remora_host::packet::PacketSocket;
-use remora_host::{Channel, Doorbells, Engine, connect::Uplink};
-use remora_memory::{Bytes, Pd, Table};
+use remora_host::{Channel, Doorbells, connect::Uplink};
+use remora_memory::{Bytes, Table};
 use remora_nic::{Command, ObjectName};
-use remora_wire::frame::{Endpoint, Peer};
+use remora_wire::frame::Peer;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use events::EventOwner;
 pub(super) use events::EventRoutes;
+use held_peers::HeldPeers;
 pub(super) use lent_memory::Outliving;
 use lent_memory::{LentMemories, LentMemory};
 pub(super) use links::begin;
-use links::{HeldPeers, Offer};
-use memory::{Domain, Region, Retired};
-use parts::Parts;
-use rma::Exposed;
+use regions::{Region, Retired};
+use waiting_parts::Parts;
 
 use super::limits::Limits;
 use super::message::{Refusal, Reply, Request, TenantFacts};
 use super::rma::RmaService;
 use super::users::{Amounts, Claim, Resource, User};
 use crate::{Context, CreateError, KernelLoader};
-
-/// The daemon's reply to a request with the reply's descriptors, or the text of a refusal.
-pub(super) type ReplyResult = Result<(Reply, Vec<OwnedFd>), Refusal>;
-
-/// An object of the NIC that belongs to the tenant.
-struct Held {
-    name: ObjectName,
-    /// The memory of its queues.
-    memory: Vec<LentMemory>,
-    claims: Vec<Claim>,
-    /// The protection domain, which the object uses.
-    domain: Option<Pd>,
-    /// The index of its doorbell among those of the tenant.
-    bell: Option<u32>,
-    /// The peer in its address vector.
-    peer: Option<Peer>,
-    /// The multicast groups that it is attached to.
-    groups: Vec<(Endpoint, Claim)>,
-    /// The facts that the program has stored with the object. An object without facts ends with the program.
-    note: Option<Vec<u8>>,
-    /// The TCP connection of a queue pair's set-up.
-    connection: Option<OwnedFd>,
-}
-
-/// A place among a tenant's objects, in the order in which they are destroyed: no object is in use then.
-type Place = (u8, u64);
-
-fn place(name: ObjectName) -> Place {
-    match name {
-        ObjectName::Portal(number) => (0, number.into()),
-        ObjectName::Qp(qp) => (1, qp.get().into()),
-        ObjectName::AddressHandle(number) => (2, number.into()),
-        ObjectName::FreeList(number) => (3, number),
-        ObjectName::Kernel(number) => (4, number.into()),
-        ObjectName::Srq(srq) => (5, srq.get().into()),
-        ObjectName::XrcDomain(number) => (6, number.into()),
-        ObjectName::Cq(number) => (7, number.into()),
-        ObjectName::Region(key) => (8, key.get().into()),
-        ObjectName::Domain(pd) => (9, pd.get().into()),
-        ObjectName::Peer(peer) => (10, peer.0.into()),
-        ObjectName::Part(part) => (11, part.0.into()),
-    }
-}
-
-/// The attached program, as the daemon knows it.
-#[derive(Copy, Clone, Debug, Default)]
-pub(super) struct Program {
-    /// The process id, as reported by the kernel.
-    pub pid: u32,
-    /// A random number of this attachment.
-    pub incarnation: u32,
-}
-
-impl Program {
-    /// Returns the program at the other end of a socket, with a new incarnation.
-    pub(crate) fn at(socket: &PacketSocket) -> Result<Program, remora_host::OpenError> {
-        Ok(Program { pid: socket.peer_pid()?, incarnation: remora_host::random()? as u32 })
-    }
-}
-
-/// A completion channel with its claim.
-struct LentChannel {
-    socket: Channel,
-    _claim: Claim,
-}
-
-/// The objects of one tenant.
-pub(crate) struct Tenant {
-    engine: Arc<Engine>,
-    limits: Limits,
-    user: User,
-    rma: Arc<RmaService>,
-    loader: Option<KernelLoader>,
-    program: Program,
-    /// The attached process; `None` if the daemon cannot see it.
-    process: Option<Arc<OwnedFd>>,
-    outliving: Arc<Outliving>,
-    set: u32,
-    doorbells: Bytes,
-    wake: OwnedFd,
-    events: Arc<EventOwner>,
-    channels: BTreeMap<u32, LentChannel>,
-    next_channel: u32,
-    memories: LentMemories,
-    parts: Parts,
-    offers: BTreeMap<u32, Offer>,
-    peers: HeldPeers,
-    // The fields from here on are ordered as objects must end.
-    exposed: BTreeMap<u32, Exposed>,
-    objects: BTreeMap<Place, Held>,
-    windows: BTreeMap<u32, Claim>,
-    regions: BTreeMap<u32, Region>,
-    retired: Retired,
-    domains: BTreeMap<u32, Domain>,
-}
+use place::place;
+pub(super) use reply::ReplyResult;
+use reply::{descriptor, sent_len, unknown, words};
+pub(crate) use state::Tenant;
+use state::{Held, LentChannel};
+pub(super) use state::{Program, Shared};
 
 impl Drop for Tenant {
     fn drop(&mut self) {
@@ -138,20 +55,6 @@ impl Drop for Tenant {
         self.peers.release_all(&self.engine);
         self.engine.unshare_bells(self.set);
     }
-}
-
-/// The refusal of a request because of this error.
-fn words(error: impl ToString) -> Refusal {
-    Refusal::Request(error.to_string())
-}
-
-fn unknown(kind: &str, number: impl std::fmt::Display) -> Refusal {
-    Refusal::Request(format!("this program has no {kind} {number}"))
-}
-
-fn descriptor(bytes: &Bytes) -> Result<OwnedFd, Refusal> {
-    let fd = bytes.fd().ok_or("this memory cannot be lent")?;
-    fd.try_clone_to_owned().map_err(words)
 }
 
 /// The parts of a daemon that all tenants share.
@@ -426,12 +329,3 @@ impl Tenant {
 fn bells(limits: &Limits) -> usize {
     limits.pairs.saturating_add(limits.rma_portals)
 }
-
-/// The length of memory that a program sends. Nothing of it is mapped yet.
-fn sent_len(memory: &OwnedFd) -> Result<u64, Refusal> {
-    let status = rustix::fs::fstat(memory).map_err(words)?;
-    u64::try_from(status.st_size).map_err(words)
-}
-
-/// A tenant that several threads access.
-pub(super) type Shared = Arc<std::sync::Mutex<Tenant>>;

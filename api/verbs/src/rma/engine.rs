@@ -7,11 +7,15 @@ use remora_nic::{BellOwner, Command, Device, Doorbell, NicError, Ring};
 use remora_wire::frame::Endpoint;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Client, NO_RANDOMNESS, Reached, RmaOptions, Servers};
+use super::options::RmaOptions;
+use super::{Client, Reached, Servers};
 use crate::engine_handle::EngineHandle;
 use crate::nicd::DaemonClient;
 use crate::nicd::message::{RegisterRma, Request};
 use crate::{CompletionQueue, Context, CreateError, MemoryRegion, ProtectionDomain};
+
+/// The error of a system without `getrandom`, with its errno ENOSYS.
+pub(super) const NO_RANDOMNESS: CreateError = CreateError::System("random bytes", 38);
 
 /// The 1RMA service of an engine.
 #[derive(Clone, Debug)]

@@ -12,7 +12,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::engine::NewPortal;
-use super::{Client, Grant, Inner, Rma, RmaRegion};
+use super::service::{Inner, Rma, RmaRegion};
+use super::{Client, Grant};
 use crate::{CompletionQueue, CqOptions, CreateError, PollError, ProtectionDomain};
 
 /// The reason why a transfer did not succeed.
@@ -52,6 +53,26 @@ impl std::error::Error for RmaError {}
 impl From<PollError> for RmaError {
     fn from(error: PollError) -> RmaError {
         RmaError::Nic(error)
+    }
+}
+
+impl Rma {
+    /// Creates a portal with `slots` command slots, for operands in this domain.
+    ///
+    /// # Errors
+    /// `Forked` in a forked child; `OtherContext`; `TooFew` if `slots` is 0; `Nic(Full)` if fewer slots are
+    /// free; `Daemon` if the daemon refuses.
+    pub fn create_portal(&self, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
+        Portal::new(self, domain, slots, false)
+    }
+
+    /// Like [`create_portal`](Rma::create_portal), for transfers of the bulk class only. A daemon may lend
+    /// more slots for them.
+    ///
+    /// # Errors
+    /// The errors of [`create_portal`](Rma::create_portal).
+    pub fn create_bulk_portal(&self, domain: &ProtectionDomain, slots: u16) -> Result<Portal, CreateError> {
+        Portal::new(self, domain, slots, true)
     }
 }
 

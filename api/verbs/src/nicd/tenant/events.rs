@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::super::daemon_client::event_word;
-use super::{Place, place};
+use super::place::{Place, place};
 
 /// The owners of the NIC's objects, as far as events name them. Reports are made inside the engine's lock, so
 /// no lock of this module is held while the engine is called.

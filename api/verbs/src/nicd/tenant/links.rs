@@ -5,7 +5,6 @@ use remora_host::packet::{PacketSocket, is_tcp};
 use remora_host::{Engine, EngineId, PortKind};
 use remora_port::shm::{Admit, DEFAULT_GEOMETRY, Listener};
 use remora_wire::frame::Peer;
-use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
@@ -13,58 +12,13 @@ use std::time::Duration;
 
 use super::super::message::{LongRequest, Refusal, Reply};
 use super::super::users::{Amounts, Claim, OF_LINK, Resource};
+pub(super) use super::held_peers::Offer;
 use super::{ReplyResult, Shared, Tenant, unknown, words};
 
 /// Upper limit of the time that one request may take.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Time limit for sending the answer to the program.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// A link that was offered to a peer and not taken yet.
-pub(super) struct Offer {
-    listener: Listener,
-    _claim: Claim,
-}
-
-/// The peers that a tenant uses, each with one claim for each of its users.
-#[derive(Default)]
-pub(super) struct HeldPeers {
-    claims: BTreeMap<u32, Vec<Claim>>,
-}
-
-impl HeldPeers {
-    /// Returns whether the tenant uses a peer.
-    pub(crate) fn has(&self, peer: Peer) -> bool {
-        self.claims.contains_key(&peer.0)
-    }
-
-    /// Counts one user of a peer less. Returns false if there is none.
-    fn release(&mut self, peer: Peer) -> bool {
-        let Some(claims) = self.claims.get_mut(&peer.0) else { return false };
-        claims.pop();
-        if claims.is_empty() {
-            self.claims.remove(&peer.0);
-        }
-        true
-    }
-
-    /// Gives back all peers.
-    pub(super) fn release_all(&mut self, engine: &Engine) {
-        self.release_unused(engine, &[]);
-    }
-
-    /// Gives back the peers whose users have ended; those of `used` have one user each.
-    pub(super) fn release_unused(&mut self, engine: &Engine, used: &[Peer]) {
-        for (number, claims) in &mut self.claims {
-            let keeps = used.iter().filter(|peer| peer.0 == *number).count();
-            while claims.len() > keeps {
-                claims.pop();
-                engine.release_peer(Peer(*number));
-            }
-        }
-        self.claims.retain(|_, claims| !claims.is_empty());
-    }
-}
 
 /// The amounts of one user of a peer.
 fn of_peer(port: PortKind) -> Amounts {

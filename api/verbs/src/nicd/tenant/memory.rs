@@ -2,74 +2,14 @@
 
 use remora_memory::{Access, Bytes, Key, MemoryCommand, MemoryReply, Pd, Range, WindowType};
 use remora_nic::ObjectName;
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::super::message::{Refusal, Reply, SentRange, TableCommand};
-use super::super::users::{Amounts, Claim, Resource};
+use super::super::users::{Amounts, Resource};
 use super::lent_memory::MemoryOwner;
-use super::{LentMemory, ReplyResult, Tenant, sent_len, words};
-
-/// A protection domain.
-pub(super) struct Domain {
-    pub pd: Pd,
-    _claim: Claim,
-}
-
-/// A region, or a region without memory.
-pub(super) struct Region {
-    pub key: Key,
-    pub pd: Pd,
-    pub name: String,
-    /// The first range, whose memory is the first block.
-    pub first: SentRange,
-    pub blocks: Vec<LentMemory>,
-    claim: Option<Claim>,
-    /// The program, if the memory is its own and must not be freed while the program runs.
-    owner: Option<MemoryOwner>,
-}
-
-impl Region {
-    /// The claim on the region and its memory.
-    pub(crate) fn claim(&self) -> Option<&Claim> {
-        self.claim.as_ref()
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        if let Some(owner) = self.owner.take() {
-            owner.keep(std::mem::take(&mut self.blocks), self.claim.take());
-        }
-    }
-}
-
-/// Regions that have ended, whose memory the program is about to make its own. Each still counts.
-#[derive(Default)]
-pub(super) struct Retired {
-    regions: BTreeMap<u32, Region>,
-    next: u32,
-}
-
-impl Retired {
-    /// The regions.
-    pub(crate) fn regions(&self) -> impl Iterator<Item = &Region> {
-        self.regions.values()
-    }
-
-    /// Keeps the memory of a region, and returns the number by which it is freed.
-    fn keep(&mut self, region: Region) -> u32 {
-        // A number is used again only after all others.
-        while self.regions.contains_key(&self.next) {
-            self.next = self.next.wrapping_add(1);
-        }
-        let number = self.next;
-        self.next = number.wrapping_add(1);
-        self.regions.insert(number, region);
-        number
-    }
-}
+pub(super) use super::regions::{Domain, Region};
+use super::{ReplyResult, Tenant, sent_len, words};
 
 /// A range of a null region, which has no memory.
 const NO_RANGE: SentRange = SentRange { descriptor: 0, offset: 0, len: 0, iova: 0 };

@@ -1,17 +1,15 @@
 //! The memory of queues and the code of kernels that no command of a tenant has named yet.
 
 use remora_memory::Bytes;
+use remora_nic::Ring;
 use remora_nic::kernel::Shipped;
-use remora_nic::{HandedPart, PartNumber, Ring};
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use super::super::message::{Refusal, Reply};
-use super::super::users::{Amounts, Claim, Resource};
-use super::{LentMemory, ReplyResult, Tenant, sent_len, words};
+use super::super::users::{Amounts, Resource};
+pub(super) use super::waiting_parts::Part;
+use super::{ReplyResult, Tenant, sent_len, words};
 
-/// Largest number of a program's parts that no command has named yet.
-const MAX_HANDED: usize = 16;
 /// Maximum number of lanes of a kernel.
 const LANES: u32 = 1024;
 /// Maximum size of a kernel's module in bytes.
@@ -21,44 +19,6 @@ fn check_lanes(lanes: u32) -> Result<(), Refusal> {
     match (1..=LANES).contains(&lanes) {
         true => Ok(()),
         false => Err(format!("a kernel has 1 to {LANES} lanes").into()),
-    }
-}
-
-/// A part that no command has named yet.
-pub(super) struct Part {
-    pub handed: HandedPart,
-    pub memory: Option<LentMemory>,
-    pub claim: Option<Claim>,
-}
-
-/// The parts that no command has named yet.
-#[derive(Default)]
-pub(super) struct Parts {
-    waiting: BTreeMap<u32, Part>,
-    next: u32,
-}
-
-impl Parts {
-    /// Returns whether the program has a part with this number.
-    pub(crate) fn has(&self, part: PartNumber) -> bool {
-        self.waiting.contains_key(&part.0)
-    }
-
-    /// Takes the part with this number.
-    pub(super) fn take(&mut self, part: PartNumber) -> Option<Part> {
-        self.waiting.remove(&part.0)
-    }
-
-    fn add(&mut self, part: Part) -> Result<u32, Refusal> {
-        if self.waiting.len() == MAX_HANDED {
-            return Err(
-                format!("{MAX_HANDED} queues have memory and are not created: create them first").into()
-            );
-        }
-        let number = self.next;
-        self.next = (number + 1) % PartNumber::NONE.0;
-        self.waiting.insert(number, part);
-        Ok(number)
     }
 }
 

@@ -5,28 +5,12 @@
 //! checks each command (`core/nic/src/rma/issue.rs`).
 
 use remora_memory::Key;
-use remora_nic::rma::{RegionKey, RegionMemory, Regions};
-use std::sync::Arc;
+use remora_nic::rma::{RegionKey, RegionMemory};
 
 use super::super::message::{Refusal, RegisterRma, Reply};
-use super::super::users::{Amounts, Claim, Resource};
+use super::super::users::{Amounts, Resource};
+pub(super) use super::exposed::Exposed;
 use super::{Program, ReplyResult, Tenant, unknown, words};
-
-/// A RegionId of a tenant, with the region that it exposes.
-pub(super) struct Exposed {
-    id: u32,
-    /// The key of the memory region.
-    pub region: u32,
-    regions: Arc<Regions>,
-    _claim: Claim,
-}
-
-impl Drop for Exposed {
-    fn drop(&mut self) {
-        let ended = self.regions.deregister(self.id);
-        debug_assert!(ended.is_ok(), "only this drop deregisters the region");
-    }
-}
 
 impl Tenant {
     /// Replies with the identity that servers see: process id and incarnation.
