@@ -4,23 +4,22 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `args.rs`, `bench.rs` | the arguments, and the state of a run |
 //! | `case.rs` | the measured operations, through the native API and as arguments of a program |
 //! | `perftest.rs` | the programs and their output |
 //! | `run_command.rs` | `remora run` |
 //! | `namespaces.rs` | UCX and libfabric between two network namespaces |
 //! | `figures.rs` | the plots |
 
+mod args;
+mod bench;
 mod case;
 mod figures;
 mod namespaces;
 mod perftest;
 pub(crate) mod run_command;
 
-use std::path::PathBuf;
-
 use anyhow::{Result, ensure};
-use clap::Parser;
-use indicatif::ProgressBar;
 
 use self::case::Case;
 use self::perftest::Perftest;
@@ -28,42 +27,10 @@ use self::run_command::RunCommand;
 use crate::bare::Bare;
 use crate::testbed::Testbed;
 use crate::{PortName, Report};
+pub(crate) use args::Args;
+use bench::Bench;
 use remora_options::cores::two_cores;
-use remora_options::number::{natural, whole};
-use remora_options::output::REPORT;
 use remora_options::progress;
-
-/// Arguments of `remora bench dropin`.
-#[derive(Parser)]
-#[command(
-    after_help = "Examples:\n  remora bench dropin\n  remora bench dropin --rounds 9 --json > dropin.jsonl\n  remora bench dropin --port shm --only lat\n  remora bench dropin --libraries /usr/local/lib/remora\n  remora bench dropin --only veth\n\nCases: PORT/ib_read_lat/64, PORT/ib_send_lat/64, PORT/ib_write_bw/65536, PORT/ib_read_bw/65536,\nPORT/ib_write_bw/64/batch-16; veth/ucx/64, veth/libfabric/64, which need root. Over shm both programs have one address and a link.\nThe latency is perftest's typical one: the round trip of a READ, and half the round trip of a SEND. UCX and libfabric\nreport round trips. Build the libraries first: scripts/dropin --release. The JSON output contains every round."
-)]
-pub(crate) struct Args {
-    /// Measure this port only: udp, or shm (through links between programs with one address).
-    #[arg(long)]
-    port: Option<PortName>,
-    /// Number of interleaved rounds; at least 5 for results to quote.
-    #[arg(long, default_value_t = 7, value_parser = whole::<u32>(1..=1000))]
-    rounds: u32,
-    /// Measure only cases whose path contains this text.
-    #[arg(long)]
-    only: Option<String>,
-    /// Folder of the libraries [default: REMORA_LIBRARY_PATH, or the output folder of `scripts/dropin`].
-    #[arg(long, value_name = "FOLDER")]
-    libraries: Option<PathBuf>,
-    /// Run 1/N of the messages of each round, for a quick look and not for results to quote.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=1000))]
-    part: u32,
-    /// Folder for the plots.
-    #[arg(long, default_value = REPORT, value_name = "FOLDER")]
-    report: PathBuf,
-    /// Print one JSON object per line.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// CPU cores of the two sides [default: the first two].
-    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
-    cores: Vec<usize>,
-}
 
 impl Args {
     /// Returns whether the options select this case over this port.
@@ -71,14 +38,6 @@ impl Args {
         self.port.is_none_or(|only| only == port)
             && self.only.as_ref().is_none_or(|only| case.contains(only.as_str()))
     }
-}
-
-/// The state of one run of the benchmark.
-struct Bench<'a> {
-    args: &'a Args,
-    report: &'a mut Report,
-    bar: ProgressBar,
-    cores: [usize; 2],
 }
 
 impl Args {

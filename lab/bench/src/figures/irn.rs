@@ -2,6 +2,7 @@
 //! 54 hosts. Each figure shows the paper's numbers as well. Numbers marked `stated` are in the available
 //! text of the paper; others are from memory.
 
+mod figure;
 mod hardware;
 mod incast;
 mod load;
@@ -11,56 +12,15 @@ mod trials;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use remora_fabric::engine::Picos;
-use remora_scenario::experiment::irn::Setting;
-use remora_scenario::units::Time;
 
-use crate::{Report, Row};
+use crate::Report;
 use remora_options::output;
 use remora_options::progress;
 use remora_plot::{Drawing, write};
 
 use super::Args;
 use super::notes::Notes;
-
-/// Extent of the simulations.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-struct Length {
-    /// Number of seeds; the seeds are 1 to this number.
-    seeds: u64,
-    /// The time during which flows start, and the time from which on flows count.
-    duration: Time,
-    warm: Picos,
-    /// Number of simulations that run in parallel.
-    jobs: usize,
-    /// True for the short run of the tests: without patched TIMELY and incast, and with known signs.
-    quick: bool,
-}
-
-impl Length {
-    fn of(args: &Args) -> Length {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let jobs = args.jobs.unwrap_or(cores);
-        let us = |us: u64| us * Picos::MICROSECOND;
-        if args.quick {
-            return Length { seeds: 1, duration: Time(us(1_000)), warm: Picos(us(100)), jobs, quick: true };
-        }
-        let seeds = u64::from(args.rounds);
-        Length { seeds, duration: Time(us(10_000)), warm: Picos(us(1_000)), jobs, quick: false }
-    }
-
-    fn setting(&self, seed: u64) -> Setting {
-        Setting { duration: self.duration, seed, ..Setting::default() }
-    }
-}
-
-/// A figure: the drawings side by side, and its rows.
-struct Figure {
-    number: String,
-    drawings: Vec<Box<dyn Drawing>>,
-    numbers: Vec<String>,
-    rows: Vec<Row>,
-}
+use figure::{Figure, Length, row};
 
 /// Runs the experiments and draws them into the folder of `args`.
 ///
@@ -119,9 +79,4 @@ fn not_given() -> [String; 6] {
         "measured: flows that start after the first tenth",
     ]
     .map(str::to_owned)
-}
-
-/// Makes a row of a figure.
-fn row(case: &str, metric: &'static str, unit: &'static str, rounds: &[f64]) -> Row {
-    Row::new("irn", format!("simulated/{case}"), metric, unit, rounds)
 }

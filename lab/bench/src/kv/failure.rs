@@ -2,20 +2,20 @@
 //! READs of tables that a NIC daemon keeps, READs of a table that disappears with its server, and a real
 //! memcached (RedN, §5.6).
 
+mod args;
 mod chain;
 mod course;
 mod farm;
 mod memcached;
+mod server;
+mod store;
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use clap::Parser;
 
 use self::chain::Chain;
 use self::course::Course;
@@ -23,48 +23,12 @@ use self::farm::Farm;
 use self::memcached::Memcached;
 use crate::testbed::process::Process;
 use crate::{Report, Row};
+pub use args::Args;
 use remora_options::cores::{pin, two_cores};
 use remora_options::device::PortName;
-use remora_options::number::{seconds, whole};
-use remora_options::output::REPORT;
-
-/// Arguments of `remora bench failure`.
-#[derive(Parser)]
-#[command(
-    after_help = "Examples:\n  remora bench failure\n  remora bench failure --port udp --records 100000 --json"
-)]
-pub struct Args {
-    /// Port of the NICs: shm or udp.
-    #[arg(long, default_value = "shm")]
-    port: PortName,
-    /// Number of records in each table.
-    #[arg(long, default_value_t = 100_000, value_parser = whole::<u64>(1..=10_000_000))]
-    records: u64,
-    /// Length of each record's value in bytes.
-    #[arg(long, default_value_t = 64, value_parser = whole::<u32>(16..=65_536))]
-    value_len: u32,
-    /// Seconds of load before the server is killed, and again after it has restarted.
-    #[arg(long, default_value_t = 2.0, value_parser = seconds(0.0..=86_400.0))]
-    seconds: f64,
-    /// Number of times that each server is killed.
-    #[arg(long, default_value_t = 3, value_parser = whole::<u32>(1..=1000))]
-    rounds: u32,
-    /// Folder for Figure 16.
-    #[arg(long, default_value = REPORT, value_name = "FOLDER")]
-    report: PathBuf,
-    /// Print one JSON object per line.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Run as the server whose chains the daemon at this path executes.
-    #[arg(long, hide = true, value_name = "PATH", requires = "listen")]
-    serve: Option<PathBuf>,
-    /// The address at which that server listens.
-    #[arg(long, hide = true)]
-    listen: Option<SocketAddr>,
-}
-
-/// The maximum time until a table is available again.
-const PATIENCE: Duration = Duration::from_secs(120);
+use server::program;
+use server::{PATIENCE, Server, free_address};
+use store::{Reads, Store};
 
 /// Results of the clients in all rounds.
 #[derive(Default)]
@@ -75,21 +39,6 @@ struct Seen {
     /// Course of the first round, for the plot.
     course: Option<Course>,
 }
-
-/// A store that can be killed.
-trait Store {
-    /// Starts the store and fills it. A store that was killed is started again.
-    fn start(&mut self) -> Result<()>;
-
-    /// Kills the store's server.
-    fn kill(&mut self);
-
-    /// Returns a client with its own connection, which it makes when needed.
-    fn client(&self) -> Reads;
-}
-
-/// A client that reads one record. The function returns false if the GET failed.
-type Reads = Box<dyn FnMut(u64) -> bool + Send>;
 
 /// The benchmark of `remora bench failure`.
 impl Args {
@@ -227,50 +176,4 @@ fn read_on(reads: &mut Reads, records: u64, gets: &AtomicU64, began: Instant, ov
         }
     }
     read
-}
-
-fn program() -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.stdin(Stdio::null());
-    Ok(command)
-}
-
-fn free_address() -> Result<SocketAddr> {
-    Ok(SocketAddr::from(([127, 0, 0, 1], remora_netns::free_port()?)))
-}
-
-/// A server process of this program, started with other arguments. It reports when it is ready.
-struct Server {
-    words: Vec<String>,
-    address: SocketAddr,
-    running: Option<Process>,
-}
-
-impl Server {
-    /// Describes a server with the benchmark's number of records, at an unused address. `option` and `value`
-    /// choose its NIC.
-    fn new(args: &Args, words: &[&str], option: &str, value: String) -> Result<Server> {
-        let address = free_address()?;
-        let named = [
-            ("--records", args.records.to_string()),
-            ("--value-len", args.value_len.to_string()),
-            ("--listen", address.to_string()),
-            (option, value),
-        ];
-        let named = named.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
-        let words = words.iter().copied().map(str::to_owned).chain(named).collect();
-        Ok(Server { words, address, running: None })
-    }
-
-    fn start(&mut self) -> Result<()> {
-        let mut command = program()?;
-        command.args(&self.words).stderr(Stdio::null());
-        let (running, _) = Process::start_ready(&mut command, 1).context("the server did not start")?;
-        self.running = Some(running);
-        Ok(())
-    }
-
-    fn kill(&mut self) {
-        self.running = None;
-    }
 }

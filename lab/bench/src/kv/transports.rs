@@ -1,6 +1,7 @@
 //! `remora bench kv --transport rc,irn,rma`: a table of design farm over each transport, and the
 //! interruption of GETs when one of two servers with the same records is killed.
 
+mod comparison;
 mod failover;
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,6 +12,7 @@ use super::case::Case;
 use super::contest::{Counts, Round};
 use crate::testbed::Testbed;
 use crate::{Report, Row};
+pub use comparison::Comparison;
 use remora_options::device::PortName;
 use remora_store_cli::measure::parts::Parts;
 use remora_store_cli::measure::runner::{Plan, Runner, Server};
@@ -70,20 +72,6 @@ fn open(
         TransportName::Rma => of(by_rma(&[&server], &port, plan)?, server, plan, cases),
         _ => of(by_pairs(&server, transport, &port, plan)?, server, plan, cases),
     }
-}
-
-/// The transports to compare and the settings that they share.
-pub struct Comparison<'a> {
-    /// The transports, the baseline first.
-    pub transports: &'a [TransportName],
-    /// The port to use; `None` selects udp.
-    pub port: Option<PortName>,
-    /// Workloads to measure.
-    pub cases: &'a [Case],
-    /// Size of the table.
-    pub plan: &'a Plan,
-    /// Rounds, in which the transports take turns.
-    pub rounds: u32,
 }
 
 impl Comparison<'_> {

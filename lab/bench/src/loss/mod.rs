@@ -3,36 +3,26 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `bench.rs` | the state of a run, and the constants of its paths |
 //! | `world.rs` | the simulated path and the overflowing buffer: scenarios in virtual time |
 //! | `udp.rs` | the measurement over real UDP, with ports that lose and delay frames on purpose |
 //! | `speed.rs` | packets per second on one core without loss |
 
+mod bench;
 mod speed;
 mod udp;
 mod world;
 
 use anyhow::Result;
-use indicatif::ProgressBar;
 use remora_verbs::irn::{Recovery, Settings};
 
 use super::{Args, PortName, Report, Row, median, plot};
+use bench::{BDP, Bench, Contestant, MTU};
 use remora_options::output;
 use remora_options::progress;
 
-/// The payload of a packet: RoCE's usual path MTU.
-const MTU: u32 = 1024;
-/// The bandwidth-delay product of the paths, in packets.
-const BDP: u64 = 100;
-
 /// The probability of random loss of each frame, in percent.
 const LOSSES: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 5.0];
-
-/// A way of recovering from loss.
-struct Contestant {
-    name: &'static str,
-    /// IRN with these settings at both ends; `None` is a plain reliable connection with go-back-N.
-    irn: Option<Settings>,
-}
 
 /// Indices of the contestants that have a bound.
 const BACK: usize = 0;
@@ -56,13 +46,6 @@ fn contestants() -> [Contestant; 6] {
 
 /// The goodput of every contestant at every loss rate, in bits per second, one value per round.
 type Goodputs = Vec<[Vec<f64>; LOSSES.len()]>;
-
-/// State of one run of the benchmark.
-struct Bench<'a> {
-    args: &'a Args,
-    report: &'a mut Report,
-    bar: ProgressBar,
-}
 
 /// Runs `remora bench loss`: adds a row for each result to the report, and draws the plots.
 ///

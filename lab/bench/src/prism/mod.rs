@@ -7,6 +7,7 @@
 //! | `case.rs` | the measured operations, and those to compare with |
 //! | `client.rs` | each operation, from request to completion |
 //! | `place.rs` | the layout of the server's memory |
+//! | `measured.rs` | the results over a port |
 //! | `wire.rs` | round trips, counted in a capture |
 //! | `model.rs` | predictions, and the numbers that the paper states |
 //! | `figures.rs` | the two figures |
@@ -16,6 +17,7 @@ mod case;
 mod client;
 mod figures;
 pub(crate) mod loads;
+mod measured;
 mod model;
 pub(crate) mod place;
 pub(crate) mod transactions;
@@ -23,39 +25,21 @@ mod wire;
 
 use anyhow::Result;
 
-use super::{Args, PortName, Report, Row, typical};
+use super::{Args, Report, Row, typical};
 use crate::SHORTER;
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
-use crate::testbed::protocol::{Command, Extensions};
+use crate::testbed::protocol::Command;
 use case::Case;
 use client::Client;
+use measured::Measured;
 use remora_options::cores::two_cores;
 use remora_options::progress;
+use wire::PRISM;
 
 /// Number of operations in a turn, and in the warm-up before it. Together they use fewer buffers than exist.
 const TRIPS: u64 = 4096 / SHORTER;
 const WARM_UP: u64 = 256 / SHORTER;
-/// Extensions of the benchmark's connections.
-const PRISM: Extensions = Extensions { prism: true, strom: false };
-
-/// Results of the cases over a port in nanoseconds, one value per round, in the order of [`Case::ALL`].
-struct Measured {
-    port: PortName,
-    rounds: Vec<Vec<f64>>,
-    trips: Vec<(Case, f64)>,
-}
-
-impl Measured {
-    fn of(&self, case: Case) -> &[f64] {
-        let index = Case::ALL.iter().position(|known| *known == case).unwrap_or_default();
-        &self.rounds[index]
-    }
-
-    fn trips(&self, case: Case) -> f64 {
-        self.trips.iter().find(|(known, _)| *known == case).map_or(f64::NAN, |(_, trips)| *trips)
-    }
-}
 
 /// Runs `remora bench prism`: adds a row for each result to the report, and draws the plots.
 ///

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 
-use super::PRISM;
 use super::case::Case;
 use super::client::Client;
 use crate::median;
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer};
-use crate::testbed::protocol::Command;
+use crate::testbed::protocol::{Command, Extensions};
+
+/// Extensions of the benchmark's connections.
+pub(super) const PRISM: Extensions = Extensions { prism: true, strom: false };
 
 /// Number of times that each operation is performed.
 const TRIPS: usize = 32;

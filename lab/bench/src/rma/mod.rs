@@ -4,6 +4,7 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `args.rs`, `bench.rs` | the arguments, and the state of a run |
 //! | `client.rs` | the bench's end of RC and of 1RMA |
 //! | `place.rs` | constants and formats that the bench shares with its peer |
 //! | `crypto.rs` | the cipher alone, compared with OpenSSL |
@@ -15,6 +16,8 @@
 //! | `rekey.rs`, `rotate.rs` | key changes, as seen by a reader |
 //! | `lent.rs`, `tenants.rs` | the NIC of a daemon, and programs that share it |
 
+mod args;
+mod bench;
 mod beside;
 mod client;
 mod cold;
@@ -29,67 +32,18 @@ mod single;
 mod tenants;
 
 use anyhow::{Result, ensure};
-use clap::Parser;
-use indicatif::ProgressBar;
 
 use self::client::Client;
 use crate::testbed::Testbed;
 use crate::testbed::pair::Peer;
 use crate::{PortName, Report, Row};
+pub(crate) use args::Args;
+use bench::{Bench, Part, path};
 use remora_options::cores::{pin, two_cores};
-use remora_options::number::{natural, whole};
 use remora_options::progress;
-
-/// Arguments of `remora bench rma`.
-#[derive(Parser)]
-#[command(
-    after_help = "Examples:\n  remora bench rma\n  remora bench rma --json > rma.jsonl\n  remora bench rma --port udp --rounds 9 --only read/64\n  remora bench rma --only rekey\n  remora bench rma --only rotate --rotate 60\n  remora bench rma --only software\n\nCases: crypto, PORT/read/64, PORT/write/64, PORT/read/64/window-128, PORT/read/4096/window-32, PORT/read/64/beside-4-MiB, udp/cold, udp/incast,\nsoftware/executor, software/commands, udp/rekey, udp/tenants, udp/rotate."
-)]
-pub(crate) struct Args {
-    /// Measure this port only: shm or udp.
-    #[arg(long)]
-    port: Option<PortName>,
-    /// Number of interleaved rounds; at least 5 for results to quote.
-    #[arg(long, default_value_t = 7, value_parser = whole::<u32>(1..=1000))]
-    rounds: u32,
-    /// Measure only cases whose path contains this text.
-    #[arg(long)]
-    only: Option<String>,
-    /// Seconds of reads while a server changes its key every second.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = whole::<u32>(1..=86_400))]
-    rotate: u32,
-    /// Run 1/N of the operations of each round, for a quick look and not for results to quote.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=1000))]
-    part: u32,
-    /// Print one JSON object per line.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// CPU cores of the two processes [default: the first two].
-    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = natural::<usize>)]
-    cores: Vec<usize>,
-}
 
 /// The cases that use only port `udp`.
 const OF_UDP: [&str; 4] = [cold::CASE, incast::CASE, rekey::CASE, rekey::OTHERS];
-
-/// The fraction 1/N of each round to run.
-#[derive(Copy, Clone, Debug)]
-struct Part(u32);
-
-impl Part {
-    /// Returns this part of `all`, and at least 1.
-    fn of(self, all: usize) -> usize {
-        (all / self.0 as usize).max(1)
-    }
-}
-
-/// State of one run of the benchmark.
-struct Bench<'a> {
-    args: &'a Args,
-    report: &'a mut Report,
-    bar: ProgressBar,
-    cores: [usize; 2],
-}
 
 impl Args {
     /// Runs the measurements, adds a row for each result to the report, and draws the plots.
@@ -219,9 +173,4 @@ impl Bench<'_> {
     fn add(&mut self, row: Row) {
         self.report.add(row);
     }
-}
-
-/// Returns the path of a case over a port.
-fn path(port: PortName, case: &str) -> String {
-    format!("{}/{case}", port.name())
 }

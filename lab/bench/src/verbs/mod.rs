@@ -2,58 +2,22 @@
 //! lower bound.
 
 mod bandwidth;
+mod bench;
 mod latency;
 mod many;
 pub(crate) mod rate;
+mod verb;
 mod xdp;
 
 use anyhow::Result;
-use indicatif::ProgressBar;
-use remora_verbs::{Remote, Sge, WorkRequest, work};
 
 use super::{Args, PortName, Report};
 use crate::testbed::Testbed;
 use crate::testbed::pair::{End, Peer, Raw};
+use bench::Bench;
 use remora_options::cores::two_cores;
 use remora_options::progress;
-
-/// The two one-sided verbs that are measured.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Read,
-    Write,
-}
-
-impl Verb {
-    const BOTH: [Verb; 2] = [Verb::Read, Verb::Write];
-
-    fn name(self) -> &'static str {
-        match self {
-            Verb::Read => "read",
-            Verb::Write => "write",
-        }
-    }
-
-    #[inline]
-    pub(crate) fn request<'a>(self, id: u64, list: &'a [Sge], remote: Remote) -> WorkRequest<'a> {
-        match self {
-            Verb::Read => work::read(id, list, remote),
-            Verb::Write => work::write(id, list, remote),
-        }
-    }
-}
-
-/// State of one run of the benchmark.
-struct Bench<'a> {
-    args: &'a Args,
-    report: &'a mut Report,
-    bar: ProgressBar,
-    peer: Peer,
-    raw: Raw,
-    cores: [usize; 2],
-    /// True if these processes have created thousands of queue pairs before.
-    had_many: bool,
-}
+pub(crate) use verb::Verb;
 
 /// Runs `remora bench verbs`: adds a row for each result to the report, and draws the plots.
 ///

@@ -3,6 +3,7 @@
 
 mod generator;
 mod shop;
+mod way;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::numbers;
 use crate::testbed::Testbed;
 use crate::{Args, PortName, Row};
 use remora_options::cores::pin;
+pub(crate) use way::Way;
 
 /// The numbers of writers.
 const WRITERS: [usize; 5] = [1, 2, 4, 8, 16];
@@ -27,15 +29,6 @@ const AIMS: [f64; 2] = [3.0, 5.0];
 const CALLED: [[f64; 5]; 2] =
     [[12.3e3, 14.5e3, 20.3e3, 39.4e3, 107.2e3], [25.7e3, 33.0e3, 54.7e3, 98.7e3, 230.5e3]];
 const BELOW: f64 = 7e3;
-
-/// The kind of a reader's GETs.
-#[derive(Copy, Clone, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// The NIC answers GETs by a chain.
-    Chain,
-    /// The server's program answers GETs.
-    Calls,
-}
 
 const WAYS: [(Way, &str); 2] = [(Way::Chain, "chain"), (Way::Calls, "two-sided")];
 const METRICS: [&str; 3] = ["latency_mean", "latency_p50", "latency_p99"];

@@ -2,70 +2,29 @@
 //! and many in flight.
 
 mod client;
+mod lookup;
 mod tables;
 
 use std::sync::Arc;
 
 use anyhow::Result;
-use remora_chain::offload::LIST;
 
 use self::client::Client;
-use self::tables::{CALLS, KEYS, READS, Tables};
+use self::tables::{CALLS, Tables};
 use super::server::Server;
 use crate::testbed::Testbed;
 use crate::{Args, PortName, Row, SHORTER};
+pub(crate) use lookup::Lookup;
+use lookup::{BREAKS, Way};
 use remora_options::cores::pin;
 
 /// The number of lookups of a round, one at a time; twice as many with all connections in use.
 const LOOKUPS: u64 = 4000 / SHORTER;
 /// The links between clients and server: to the NIC with its own thread, and to the NIC for calls.
 pub(crate) const LINKS: usize = 2;
-/// The variants of a lookup by the request with which their clients connect: the name of a shipped program,
-/// or another request.
-type Way = (&'static str, &'static str);
-const HASH_WAYS: [Way; 3] = [("chain", "get"), ("two-reads", READS), ("call", CALLS)];
-const BREAKS: &str = "list-break";
-const LIST_WAYS: [Way; 4] =
-    [("chain", "list"), ("chain-break", BREAKS), ("two-reads", READS), ("call", CALLS)];
 const METRICS: [(&str, &str); 2] = [("latency_p50", "ns"), ("rate", "1/s")];
 /// The rounds of a variant, by metric.
 type Rounds = [Vec<f64>; METRICS.len()];
-
-/// The target of a lookup.
-#[derive(Copy, Clone, PartialEq, Eq)]
-pub(crate) enum Lookup {
-    /// A value of this many bytes in a hash table.
-    Hash(u64),
-    /// An element among the given number of first elements of a list of eight values of 64 bytes.
-    List(u64),
-}
-
-impl Lookup {
-    fn name(self) -> String {
-        match self {
-            Lookup::Hash(len) => format!("hash-get/{len}"),
-            Lookup::List(range) => format!("list-of-{LIST}/range-{range}"),
-        }
-    }
-
-    fn ways(self) -> &'static [Way] {
-        match self {
-            Lookup::Hash(_) => &HASH_WAYS,
-            Lookup::List(_) => &LIST_WAYS,
-        }
-    }
-
-    fn key(self, number: u64) -> u64 {
-        match self {
-            Lookup::Hash(_) => 1 + number % KEYS,
-            Lookup::List(range) => 1 + number.wrapping_mul(7) % range,
-        }
-    }
-
-    fn value_len(self) -> u64 {
-        if let Lookup::Hash(len) = self { len } else { 64 }
-    }
-}
 
 fn case(port: PortName, lookup: Lookup, way: &str) -> String {
     format!("software/{}/{}/{way}", port.name(), lookup.name())
