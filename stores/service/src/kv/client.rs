@@ -1,22 +1,73 @@
-//! A client of a key-value server: one queue pair and a window of operations.
+//! A client of a key-value server: one queue pair and a window of operations of a design.
 
-use remora_store::kv::{ClientConfig, Finished, Machine as _, Refused, Slot};
+use remora_store::QueueNeeds;
+use remora_store::kv::{ClientConfig, Finished, Hello, Machine, Refused, Registered, SessionError, Slot};
 use remora_verbs::{
     Access, CompletionQueue, ConnectError, Context, EMPTY, MemoryRegion, ProtectionDomain, QpOptions,
     QueuePair, Ready, WorkCompletion,
 };
 
-use super::KvDesign;
+use super::contents::Contents;
+use super::program::Loads;
 use super::session::{Driver, Found, KvSession, failed, once, unstarted};
+use super::size::{Limits, Size};
 use crate::connect::connect;
 use crate::error::{Context as _, ensure};
 use crate::flush::Flush;
 use crate::post::{Batched, Direct, registered};
-use crate::server::READS;
+use crate::server::{Extensions, Memory, READS};
 use crate::{Error, Result};
 
 /// Maximum number of completions per poll.
 const TAKEN: usize = 64;
+
+/// A design of the key-value store.
+pub trait KvDesign: Sized + 'static {
+    /// The client machine.
+    type Client: Machine;
+    /// The program of the server.
+    type Program: Loads;
+    /// The protocol extensions that its queue pairs need in addition to the standard verbs.
+    const EXTENSIONS: Extensions;
+
+    /// Returns the sizes that a client's queue pair needs.
+    fn needs(config: &ClientConfig) -> QueueNeeds;
+
+    /// Returns the bytes of registered memory that a client needs.
+    fn arena_len(config: &ClientConfig) -> usize;
+
+    /// Returns the client's first message to the server.
+    fn hello(config: &ClientConfig, arena: &Registered) -> Hello;
+
+    /// Returns a client machine for the server's answer `grant`.
+    ///
+    /// # Errors
+    /// The answer is not that of a server of this design, or client and server cannot work together.
+    fn client(config: ClientConfig, grant: &[u8], arena: Registered) -> Result<Self::Client, SessionError>;
+
+    /// Creates the server's program and allocates all its memory.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    fn program(limits: &Limits, size: Size, memory: &mut Memory) -> Result<Self::Program>;
+
+    /// Returns the bytes for keys and values of the initial contents, and of `further` more keys.
+    fn memory_for(limits: &Limits, contents: &Contents, further: u64) -> u64;
+
+    /// Calls `report` with each key of the table, in no particular order. A key that is in the table
+    /// throughout is reported at least once.
+    ///
+    /// # Errors
+    /// The connection failed, or `report` returns an error.
+    fn list(session: &mut Session<Self>, report: &mut Found<'_>) -> Result<()>;
+
+    /// Returns the bytes of the READs of a GET that finds its key: of each but the last, and of the last.
+    /// `None` if a GET is a call.
+    fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)>;
+
+    /// Returns the bytes of the index for `keys` keys; 0 if clients do not read an index.
+    fn index_len(keys: u32, seed: u64) -> usize;
+}
 
 /// A connected client.
 pub struct Session<D: KvDesign> {

@@ -6,8 +6,8 @@ use remora_store::kv::prism::{Grant, Scan};
 use remora_store::kv::{Cursor, Finished, Outcome, Page};
 
 use super::client::Session;
+use super::designs::{Classical, PrismDesign};
 use super::session::{Found, PATIENCE, failed};
-use super::{Classical, PrismDesign};
 use crate::Result;
 use crate::error::{bail, need};
 use crate::post::registered;

@@ -2,6 +2,7 @@
 
 mod client;
 mod contents;
+mod designs;
 #[cfg(test)]
 mod growing;
 mod listing;
@@ -10,12 +11,15 @@ mod prism;
 mod program;
 pub mod rma;
 mod session;
+mod size;
 
-pub use client::Session;
+pub use client::{KvDesign, Session};
 pub use contents::Contents;
+pub use designs::{Classical, FarmDesign, PilafDesign, PrismDesign, StromDesign, TwoSidedDesign};
 pub use prism::{PrismServer, PrismTableProgram};
 pub use program::{Called, Loads};
 pub use session::{Driver, Found, KvSession, PATIENCE, bad_end, why_not};
+pub use size::{Limits, Size};
 
 use std::rc::Rc;
 
@@ -29,9 +33,7 @@ use remora_store::kv::prism::{
 };
 use remora_store::kv::strom::{self, Strom, StromTable};
 use remora_store::kv::two_sided::{self, TwoSided, TwoSidedTable};
-use remora_store::kv::{
-    Client, Grant, Hello, Lookup, Machine, Registered, Server, ServerConfig, SessionError, Table,
-};
+use remora_store::kv::{Client, Grant, Hello, Lookup, Registered, Server, ServerConfig, SessionError};
 pub use remora_store::kv::{ClientConfig, Design};
 use remora_verbs::kernel::{Get, Kernel};
 use remora_verbs::{Access, Context, KernelOptions};
@@ -40,29 +42,6 @@ use crate::error::need;
 use crate::server::{Extensions, Memory, Service};
 use crate::{Error, Result};
 
-/// The limits that a server sets for its clients.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Maximum number of clients at the same time.
-    pub clients: u32,
-    /// Maximum key length in bytes.
-    pub max_key: u32,
-    /// Maximum value length in bytes.
-    pub max_value: u32,
-    /// Length in bytes of the values of YCSB records, if the table begins with such records. PRISM allocates
-    /// buffers of their size.
-    pub record_len: Option<u32>,
-    /// True if queue pairs use IRN with clients that also want it.
-    pub irn: bool,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        let ServerConfig { max_key, max_value, .. } = ServerConfig::default();
-        Limits { clients: 64, max_key, max_value, record_len: None, irn: false }
-    }
-}
-
 impl Limits {
     /// Returns the protocol extensions of this design's queue pairs.
     fn extensions<D: KvDesign>(&self) -> Extensions {
@@ -70,29 +49,7 @@ impl Limits {
     }
 }
 
-/// The size of a table.
-#[derive(Clone, Debug)]
-pub struct Size {
-    /// Maximum number of keys.
-    pub capacity: u32,
-    /// Bytes for keys and values.
-    pub bytes: usize,
-    /// Seed of the key hash.
-    pub seed: u64,
-    /// True if the memory was kept, and contains the table of a previous server.
-    pub reopened: bool,
-    /// The initial contents of the table.
-    pub contents: Rc<Contents>,
-}
-
 impl Size {
-    /// Returns the size of a new, empty table of PRISM or a classical design, with 1024 bytes for each key
-    /// and value.
-    pub fn of_keys(keys: u32) -> Size {
-        let bytes = keys as usize * 1024 + (16 << 20);
-        Size { capacity: keys, bytes, seed: crate::seed::fresh(), reopened: false, contents: Rc::default() }
-    }
-
     /// Returns the size of a new table for the counted contents and further keys.
     ///
     /// `keys` is the total number of keys, by default twice the counted number and at least 100,000. `bytes`
@@ -146,54 +103,6 @@ pub fn open_with<D: KvDesign, E: From<Error>>(
     load(&mut program)?;
     program.loaded()?;
     Ok(Service::new(context, program, memory, limits.clients, limits.extensions::<D>())?)
-}
-
-/// A design of the key-value store.
-pub trait KvDesign: Sized + 'static {
-    /// The client machine.
-    type Client: Machine;
-    /// The program of the server.
-    type Program: Loads;
-    /// The protocol extensions that its queue pairs need in addition to the standard verbs.
-    const EXTENSIONS: Extensions;
-
-    /// Returns the sizes that a client's queue pair needs.
-    fn needs(config: &ClientConfig) -> QueueNeeds;
-
-    /// Returns the bytes of registered memory that a client needs.
-    fn arena_len(config: &ClientConfig) -> usize;
-
-    /// Returns the client's first message to the server.
-    fn hello(config: &ClientConfig, arena: &Registered) -> Hello;
-
-    /// Returns a client machine for the server's answer `grant`.
-    ///
-    /// # Errors
-    /// The answer is not that of a server of this design, or client and server cannot work together.
-    fn client(config: ClientConfig, grant: &[u8], arena: Registered) -> Result<Self::Client, SessionError>;
-
-    /// Creates the server's program and allocates all its memory.
-    ///
-    /// # Errors
-    /// There is not enough memory.
-    fn program(limits: &Limits, size: Size, memory: &mut Memory) -> Result<Self::Program>;
-
-    /// Returns the bytes for keys and values of the initial contents, and of `further` more keys.
-    fn memory_for(limits: &Limits, contents: &Contents, further: u64) -> u64;
-
-    /// Calls `report` with each key of the table, in no particular order. A key that is in the table
-    /// throughout is reported at least once.
-    ///
-    /// # Errors
-    /// The connection failed, or `report` returns an error.
-    fn list(session: &mut Session<Self>, report: &mut Found<'_>) -> Result<()>;
-
-    /// Returns the bytes of the READs of a GET that finds its key: of each but the last, and of the last.
-    /// `None` if a GET is a call.
-    fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)>;
-
-    /// Returns the bytes of the index for `keys` keys; 0 if clients do not read an index.
-    fn index_len(keys: u32, seed: u64) -> usize;
 }
 
 impl<D: Classical> KvDesign for D {
@@ -262,9 +171,6 @@ impl<D: Classical> KvDesign for D {
 /// contents.
 const FURTHER: u64 = 256;
 
-/// The design PRISM-KV.
-pub struct PrismDesign;
-
 /// Number of slots that a client remembers.
 const KNOWN: u32 = 1 << 16;
 /// Maximum length in bytes of a GET's first READ.
@@ -320,45 +226,6 @@ impl KvDesign for PrismDesign {
         Config::for_keys(keys, seed).table_len()
     }
 }
-
-/// A classical design: PUT and DELETE are calls, and a client looks up keys in the server's table.
-pub trait Classical: 'static {
-    /// The client's lookup.
-    type Lookup: Lookup;
-    /// The server's table.
-    type Table: Table;
-
-    /// Returns the bytes of the index for `keys` keys; 0 if clients do not read an index.
-    fn table_len(keys: u32, seed: u64) -> usize;
-
-    /// Creates an empty table for `keys` keys in its memory.
-    fn table(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> Self::Table;
-
-    /// Opens the table of a previous server in the memory that it left. Returns `None` if the memory
-    /// contains no table, or if the design cannot continue with one.
-    fn reopen(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> Option<Self::Table> {
-        let _ = (keys, seed, index, extents);
-        None
-    }
-
-    /// Deploys the kernel that looks up keys, after the memory of values and index was registered.
-    ///
-    /// # Errors
-    /// The NIC failed.
-    fn deploy(limits: &Limits, memory: &mut Memory) -> Result<()> {
-        let _ = (limits, memory);
-        Ok(())
-    }
-}
-
-/// The design of Pilaf.
-pub struct PilafDesign;
-/// The design of FaRM.
-pub struct FarmDesign;
-/// Two-sided: every operation is a call.
-pub struct TwoSidedDesign;
-/// StRoM: a kernel on the server's NIC looks up keys.
-pub struct StromDesign;
 
 const INDEX: &str = "a design with an index is given its memory";
 

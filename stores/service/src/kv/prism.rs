@@ -11,7 +11,7 @@ use remora_verbs::{Access, CompletionQueue, EMPTY, QpOptions, QueuePair, Ready, 
 pub(crate) use buffers::bytes_for;
 
 use super::program::Loads;
-use super::{Limits, Size};
+use super::size::{Limits, Size};
 use crate::Result;
 use crate::error::need;
 use crate::post::Direct;

@@ -1,18 +1,21 @@
 //! The arrival and departure of clients. The serving thread creates a queue pair for a client, and is
 //! notified when the client is connected; it never waits for a client.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use remora_verbs::{
-    Answered, ConnectError, ConnectRequest, Departures, EMPTY, Handshakes, Init, Listener, QpOptions,
-    QueuePair, Ready,
+    Answered, ConnectError, ConnectRequest, EMPTY, Handshakes, Init, Listener, QpOptions, QueuePair,
 };
 
+use super::joining::Admission;
+use super::joining::Joining;
 use super::program::Program;
-use super::{Client, Life, READS, Service};
+use super::service::{Client, Life, Service};
 use crate::post::Later;
 use crate::{Error, Result};
+
+/// Maximum number of READs that a connection may have outstanding: a full window of two-READ lookups.
+pub const READS: u8 = 128;
 
 /// Maximum time for a client to connect. The client occupies a place meanwhile.
 const CONNECTING: Duration = Duration::from_secs(3);
@@ -20,71 +23,6 @@ const CONNECTING: Duration = Duration::from_secs(3);
 const TOGETHER: usize = 4;
 /// Maximum number of polls for completions that a departed client left.
 const LAST_LOOKS: usize = 16;
-
-/// A client whose connection is being set up.
-struct Joining<C> {
-    id: u64,
-    connection: C,
-    /// The grant that was sent to the client.
-    grant: Vec<u8>,
-}
-
-/// The clients that are connecting, and the watch of connected ones.
-pub(crate) struct Admission<C> {
-    handshakes: Handshakes,
-    joining: Vec<Joining<C>>,
-    /// A request for which there may be a place if one of the connecting clients fails.
-    waiting: Option<ConnectRequest>,
-    departures: Departures,
-}
-
-impl<C: Copy> Admission<C> {
-    /// Returns an admission without clients.
-    ///
-    /// # Errors
-    /// The system has no free file descriptor.
-    pub(crate) fn new() -> Result<Admission<C>> {
-        let handshakes = Handshakes::new()?;
-        let departures = Departures::new()?;
-        Ok(Admission { handshakes, joining: Vec::new(), waiting: None, departures })
-    }
-
-    /// Returns the file descriptors that become readable when a client has connected, when one has left, and
-    /// when one arrives, if it can be accepted.
-    pub(crate) fn descriptors<'a>(&'a self, listener: &'a Listener) -> Vec<BorrowedFd<'a>> {
-        let mut all = vec![self.handshakes.as_fd(), self.departures.as_fd()];
-        if self.waiting.is_none() && self.handshakes.len() < Handshakes::MOST {
-            all.push(listener.as_fd());
-        }
-        all
-    }
-
-    /// Watches a connected client, identified by its queue pair.
-    pub(crate) fn watch(&self, pair: &QueuePair<Ready>) {
-        // Without the watch, a departure is detected by probing the client's NIC.
-        if let Some(connection) = pair.connection()
-            && let Err(error) = self.departures.add(connection, pair.number().into())
-        {
-            tracing::warn!(%error, "a client's connection is not watched");
-        }
-    }
-
-    /// Ends the watch of a queue pair that is about to be destroyed.
-    pub(crate) fn forget(&self, pair: &QueuePair<Ready>) {
-        if let Some(connection) = pair.connection() {
-            self.departures.remove(connection);
-        }
-    }
-
-    /// Ends connection attempts of clients that the program wants ended.
-    pub(crate) fn end_over<P: Program<Connection = C>>(&mut self, program: &P) {
-        for Joining { id, connection, .. } in &self.joining {
-            if program.is_over(*connection) {
-                self.handshakes.end(*id);
-            }
-        }
-    }
-}
 
 impl<P: Program> Service<P> {
     /// Accepts clients, and removes departed ones.

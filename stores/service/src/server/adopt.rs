@@ -4,13 +4,11 @@
 use std::time::{Duration, Instant};
 
 use remora_verbs::nicd;
-use remora_verbs::{
-    CompletionQueue, EMPTY, Flags, Operation, Payload, QueuePair, Ready, Remote, Status, WorkCompletion,
-    WorkRequest,
-};
+use remora_verbs::{CompletionQueue, EMPTY, QueuePair, Ready, Status, WorkCompletion};
 
+use super::probe::{PROBE, probe};
 use super::program::{Memory, Program};
-use super::{Client, Life, PROBE, Service};
+use super::service::{Client, Life, Service};
 use crate::Result;
 use crate::post::Later;
 
@@ -40,16 +38,6 @@ impl Memory {
         pairs.sort_by_key(QueuePair::number);
         let left = Left { queue: queues.pop(), pairs };
         Ok((Memory { kept: regions, ..Memory::of(domain) }, left))
-    }
-}
-
-/// Returns an empty WRITE that makes the peer's NIC send an acknowledgement.
-pub(crate) fn probe() -> WorkRequest<'static> {
-    WorkRequest {
-        id: PROBE,
-        operation: Operation::Write(Remote { addr: 0, rkey: remora_verbs::Key::new(0) }),
-        payload: Payload::Inline(&[]),
-        flags: Flags { signaled: true, ..Flags::default() },
     }
 }
 

@@ -4,69 +4,34 @@
 mod admission;
 mod adopt;
 mod heap;
+mod joining;
 mod lists;
+mod probe;
 mod program;
+mod service;
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use remora_verbs::{
-    CompletionChannel, CompletionQueue, Context, CqOptions, EMPTY, Listener, Notify, QueuePair, Ready,
-    Status, WorkCompletion,
-};
+use remora_verbs::{CompletionQueue, Context, CqOptions, EMPTY, Listener, Notify, Status, WorkCompletion};
 
 use crate::Result;
 use crate::post::{Batched, Direct};
-use admission::Admission;
-use adopt::probe;
+use joining::Admission;
+use probe::{PROBE, probe};
+use service::{Client, Life};
 
 #[cfg(test)]
 pub(crate) use tests::StopOnDrop;
 
+pub use admission::READS;
 pub use adopt::Left;
 pub use heap::{BufferTable, HeapServer, Sizes, shared};
 pub use lists::Posted;
 pub use program::{Memory, Program};
+pub use service::{Extensions, Service};
 
-/// Maximum number of READs that a connection may have outstanding: a full window of two-READ lookups.
-pub const READS: u8 = 128;
-
-/// Protocol extensions of queue pairs, in addition to the standard verbs.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct Extensions {
-    /// Support of PRISM's operations.
-    pub prism: bool,
-    /// StRoM's RPCs to kernels.
-    pub strom: bool,
-    /// IRN in place of go-back-N.
-    pub irn: bool,
-}
-
-/// A connected client.
-struct Client<C> {
-    pair: QueuePair<Ready>,
-    connection: C,
-    life: Life,
-    /// Time since which other clients wait for this one.
-    late: Option<Instant>,
-}
-
-/// The last known liveness of a client. The end of its TCP connection reveals most clients that leave
-/// or die. In other cases, as when a machine fails, its NIC must be probed.
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum Life {
-    /// Something arrived from the client recently.
-    Seen,
-    /// Nothing has arrived for a while.
-    Quiet,
-    /// A probe was sent.
-    Asked,
-}
-
-/// Id of the probe, an empty WRITE that makes a client's NIC send an acknowledgement. No store's id begins
-/// with 15.
-const PROBE: u64 = 15 << 44;
 /// Time between two checks for departed clients.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 /// Maximum time for which other clients wait for a silent one.
@@ -95,21 +60,6 @@ impl Default for Watch {
     fn default() -> Watch {
         Watch { done: [EMPTY; 64], polls: 0, busy: Instant::now(), probed: Instant::now(), more: false }
     }
-}
-
-/// A program with its clients, and the loop that serves them.
-pub struct Service<P: Program> {
-    /// Program of the server.
-    pub program: P,
-    /// Context of the NIC.
-    pub context: Context,
-    cq: CompletionQueue,
-    channel: CompletionChannel,
-    clients: Vec<Client<P::Connection>>,
-    admission: Admission<P::Connection>,
-    extensions: Extensions,
-    /// Memory of the program, which must live as long.
-    memory: Memory,
 }
 
 /// Time without work after which the server sleeps.
