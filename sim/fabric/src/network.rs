@@ -7,12 +7,15 @@
 
 mod buffer;
 mod event_set;
+mod failing;
 mod failure;
 mod findings;
 mod flow_hash;
 mod forwarding;
+mod lone_arrivals;
 mod mark;
 mod observation;
+mod observing;
 mod out_of_order;
 mod packet;
 mod pause_frame;
@@ -24,9 +27,9 @@ mod route;
 mod switch;
 mod voq;
 mod watchdog;
+mod watching;
 mod wiring;
 
-use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use remora_fault::Random;
@@ -48,110 +51,13 @@ pub use port_id::PortId;
 pub use route::{Balancing, path};
 pub use voq::VOQ_PORTS_MAX;
 
+pub use config::NetworkConfig;
+pub use due::Due;
+use due::{ARRIVE, EXPIRE, FAIL, FREE, KIND_BITS, OUT_OF_ORDER, REACT, REFRESH, WAKE, WATCH};
 use out_of_order::OutOfOrder;
-use switch::Switch;
+pub use state::Network;
 use watchdog::Watchdog;
 use wiring::{Wiring, ends, share_out, too_many};
-
-/// The configuration of a network.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NetworkConfig {
-    /// Seed of all random numbers.
-    pub seed: u64,
-    /// Packet buffers of all switches.
-    pub buffer: BufferConfig,
-    /// PFC. Without it, switches drop packets that do not fit into their buffers.
-    pub pause: Option<PauseConfig>,
-    /// ECN marking. Without it, no packet is marked.
-    pub marks: Option<MarkConfig>,
-    /// Choice among several shortest paths.
-    pub balancing: Balancing,
-    /// Mask of the traffic classes with strict priority at every port. Among them the highest number goes
-    /// first.
-    pub urgent: u8,
-    /// Interval between two searches for deadlocks and pause storms, in picoseconds.
-    pub watch_period: u64,
-}
-
-impl Default for NetworkConfig {
-    /// FIFO switches with 1 MiB per output port, without PFC and ECN.
-    fn default() -> NetworkConfig {
-        NetworkConfig {
-            seed: 0,
-            buffer: BufferConfig::Fifo { limit: 1 << 20, pause: None, per_port: false },
-            pause: None,
-            marks: None,
-            balancing: Balancing::Flow,
-            urgent: 0,
-            watch_period: 1_000 * Picos::MICROSECOND,
-        }
-    }
-}
-
-/// An event that a host, or the caller that runs the network, must handle.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Due {
-    /// A packet has arrived at a host. The host removes it from the network by [`Network::take`].
-    Arrived(u32, PacketId),
-    /// A port of the host can send.
-    Free(u32),
-    /// A time that the host requested by [`Network::wake`].
-    Wake(u32),
-    /// An observed event; [`Network::take_observations`] returns it.
-    Observed,
-}
-
-/// Kinds of events. Events of one port at the same time happen in the order of these numbers.
-const ARRIVE: u32 = 0;
-const REACT: u32 = 1;
-const EXPIRE: u32 = 2;
-const FREE: u32 = 3;
-const REFRESH: u32 = 4;
-const WAKE: u32 = 5;
-const WATCH: u32 = 6;
-const FAIL: u32 = 7;
-const OUT_OF_ORDER: u32 = 8;
-const KIND_BITS: u32 = 4;
-
-/// A pause frame that takes effect later than it arrives: time, port and contents.
-type Reaction = (Picos, u32, u32);
-
-/// A simulated network: links, switches and the packets on their way.
-pub struct Network {
-    config: NetworkConfig,
-    now: Picos,
-    calendar: Calendar,
-    packets: Packets,
-    ports: Vec<Port>,
-    /// For each port: the bytes that arrived by it and wait in the switch at its far end.
-    accounts: Vec<Account>,
-    /// For each port: its number among the ports of its sender.
-    numbers: Vec<u16>,
-    /// For each port: random numbers for losses and marks.
-    random: Vec<Random>,
-    /// For each port: probability that its link loses a packet.
-    loss: Vec<f64>,
-    /// For each port: its ECN thresholds. Empty if no switch marks.
-    marks: Vec<Option<Marks>>,
-    switches: Vec<Switch>,
-    /// For each host: the ports by which it sends.
-    uplinks: Vec<Vec<PortId>>,
-    /// For each node: the host or switch with its number. For each host: its node.
-    ends: Vec<End>,
-    host_nodes: Vec<u32>,
-    topology: Topology,
-    routes: Routes,
-    failures: Vec<Failure>,
-    /// ECMP keys of flows, if switches use the hash of another simulator.
-    keys: Vec<FlowKey>,
-    reactions: BinaryHeap<Reverse<Reaction>>,
-    out_of_order: OutOfOrder,
-    watchdog: Watchdog,
-    totals: Totals,
-    findings: Findings,
-    observes_pauses: bool,
-    observations: Vec<Observation>,
-}
 
 /// Largest number of nodes, which fits the 16 bits of [`Packet::destination`].
 const NODES_MAX: usize = 1 << 16;
@@ -472,5 +378,8 @@ impl Network {
     }
 }
 
+mod config;
+mod due;
+mod state;
 #[cfg(test)]
 mod tests;

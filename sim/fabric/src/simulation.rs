@@ -7,10 +7,13 @@
 mod charging;
 mod far_end;
 mod flow;
+mod flows;
 mod host;
 mod observer;
 mod peer;
+mod posting;
 mod queue_pairs;
+mod reporting;
 mod spec;
 mod uplink;
 
@@ -23,7 +26,7 @@ use remora_wire::frame::{Class, Egress as _, Endpoint, Ingress, Start};
 
 use crate::engine::Picos;
 use crate::frames::Frames;
-use crate::network::{Due, Flags, Network, NetworkConfig, Observation, PacketId};
+use crate::network::{Due, Flags, Network, PacketId};
 use crate::program::ring;
 use crate::topology::{Topology, TopologyError};
 
@@ -32,65 +35,13 @@ pub use host::MAX_QPS;
 pub use observer::{Observer, Seen, hosts_of};
 pub use spec::{Connection, EndAt, FlowEnd, FlowSpec, Senders, Verb};
 
+pub use config::SimulationConfig;
 use far_end::FarEnds;
-use flow::Flows;
+use flows::Flows;
 use host::Host;
 use peer::UPLINKS_MAX;
+pub use state::Simulation;
 use uplink::Uplink;
-
-/// The configuration of a simulation.
-#[derive(Clone, Debug)]
-pub struct SimulationConfig {
-    /// Links, switches, PFC and ECN.
-    pub network: NetworkConfig,
-    /// Configuration of every NIC. Endpoint, traffic classes and ICRC check are overwritten for each host.
-    pub nic: remora_nic::Config,
-    /// Bytes that a frame occupies on links and in buffers.
-    pub charging: Charging,
-    /// Additional bytes that each data packet occupies.
-    pub extra_header: u16,
-    /// Traffic class of data.
-    pub data_class: u8,
-    /// Traffic class of acknowledgements and CNPs.
-    pub ack_class: u8,
-    /// If true, frames carry an ICRC and receivers check it.
-    pub icrc: bool,
-    /// If true, all bytes of a frame are stored. Otherwise the data is zeros and is not stored.
-    pub whole: bool,
-    /// Settings of connections.
-    pub connection: Connection,
-    /// Largest size of a work request, in bytes; longer flows use several.
-    pub message: u32,
-}
-
-impl Default for SimulationConfig {
-    fn default() -> SimulationConfig {
-        SimulationConfig {
-            network: NetworkConfig::default(),
-            nic: remora_nic::Config {
-                max_qps: MAX_QPS,
-                max_cqs: 4,
-                max_srqs: 1,
-                max_xrc_domains: 1,
-                max_address_handles: 1,
-                max_groups: 1,
-                max_group_members: 1,
-                max_events: 16,
-                max_free_lists: 1,
-                max_kernels: 1,
-                ..remora_nic::Config::default()
-            },
-            charging: Charging::Ethernet,
-            extra_header: 0,
-            data_class: 3,
-            ack_class: 3,
-            icrc: false,
-            whole: false,
-            connection: Connection::default(),
-            message: 64 << 10,
-        }
-    }
-}
 
 /// Entries of each host's completion queue.
 const COMPLETIONS: u32 = 1 << 8;
@@ -98,19 +49,6 @@ const COMPLETIONS: u32 = 1 << 8;
 const BLOCKED: u64 = 100 * Picos::NANOSECOND;
 /// Largest number of timers that a NIC handles in one run.
 const BUDGET: usize = 64;
-
-/// A running simulation.
-pub struct Simulation {
-    network: Network,
-    hosts: Vec<Host>,
-    frames: Frames,
-    flows: Flows,
-    far_ends: FarEnds,
-    config: SimulationConfig,
-    observer: Option<Box<dyn Observer>>,
-    /// Scratch space for the observations that are being reported.
-    observations: Vec<Observation>,
-}
 
 impl Simulation {
     /// Creates a simulation at time 0 without flows.
@@ -384,5 +322,7 @@ fn new_host(host: u32, zeros: &Bytes, config: &SimulationConfig) -> Host {
     Host { engine, pd, key, cq, poller: CompletionPoller::new(entries), wake_at: Picos::NEVER }
 }
 
+mod config;
+mod state;
 #[cfg(test)]
 mod tests;

@@ -4,12 +4,15 @@
 //! expires, or its program has used the NIC. A node with frames for a full link retries at every event of the
 //! world, as an engine that polls does, because the NIC counts such attempts.
 
+mod config;
 mod device;
 mod links;
 mod outlet;
 mod pairs;
 #[cfg(test)]
 mod tests;
+
+pub use config::{Config, LinkConfig, SwitchConfig};
 
 use std::sync::Arc;
 
@@ -25,62 +28,10 @@ use crate::program::Program;
 use remora_fault::{Rules, Tally};
 
 pub use device::Simulated;
-pub use links::{LinkConfig, Sent, SwitchConfig};
+pub use links::Sent;
 
 use links::Links;
 use outlet::Outlet;
-
-/// The configuration of a world.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Seed of all random numbers.
-    pub seed: u64,
-    /// Number of NICs; 2 or more.
-    pub nodes: usize,
-    /// Settings of every link, in both directions.
-    pub link: LinkConfig,
-    /// If true, all links from a node share a queue and a rate, like a node with a single port. Otherwise
-    /// each link has its own. Always the case with a switch.
-    pub shared_ports: bool,
-    /// Switch between the nodes, with a port for each node; `None` for direct links.
-    pub switch: Option<SwitchConfig>,
-    /// Fault rules for frames.
-    pub rules: Rules,
-    /// First header of the frames.
-    pub start: Start,
-    /// If true, addresses are IPv6 instead of IPv4.
-    pub ipv6: bool,
-    /// Configuration of every NIC.
-    pub nic: remora_nic::Config,
-    /// Configuration of every NIC's memory.
-    pub memory: remora_memory::Config,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            seed: 0,
-            nodes: 2,
-            link: LinkConfig::default(),
-            shared_ports: false,
-            switch: None,
-            rules: Rules::default(),
-            start: Start::Ip,
-            ipv6: false,
-            nic: remora_nic::Config {
-                max_qps: 64,
-                max_cqs: 64,
-                max_events: 256,
-                ..remora_nic::Config::default()
-            },
-            memory: remora_memory::Config {
-                max_regions: 1 << 10,
-                max_ranges: 1 << 12,
-                ..remora_memory::Config::default()
-            },
-        }
-    }
-}
 
 /// A NIC with its memory, and the program that uses it.
 pub(crate) struct Node {

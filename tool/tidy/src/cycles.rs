@@ -1,9 +1,8 @@
 //! The rule that modules do not form cycles. Modules that name each other, even through other modules, can
 //! only be read and changed together.
 //!
-//! Every reference counts, from a child to its parent and from a parent to a child. In the crates of
-//! `LENIENT`, a module may name everything below itself. What a module only re-exports is no reference of its
-//! own.
+//! Every reference counts, from a child to its parent and from a parent to a child. What a module only
+//! re-exports is no reference of its own.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,9 +10,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::Fault;
 use crate::modules::{Arrow, Id, Modules};
 use crate::tree::File;
-
-/// The crates in which parent and child may still name each other.
-const LENIENT: [&str; 1] = ["fabric"];
 
 /// The references of each module to others, and the place of each.
 type Arrows = BTreeMap<Id, BTreeMap<Id, String>>;
@@ -45,16 +41,11 @@ fn fault(modules: &Modules, arrows: &Arrows, cycle: &[Id]) -> Fault {
     Fault::new(modules.file(cycle[0]), 0, says)
 }
 
-/// Returns the references that count: all except, in the crates of [`LENIENT`], those from a module to a
-/// module below it.
+/// Returns every reference.
 fn arrows(modules: &Modules) -> Arrows {
     let mut arrows = Arrows::new();
     for Arrow { source, target, site } in modules.arrows() {
-        let line = modules.line(target);
-        let lenient = LENIENT.contains(&modules.name(line[0]).as_str());
-        if !lenient || !line.contains(&source) {
-            arrows.entry(source).or_default().insert(target, site);
-        }
+        arrows.entry(source).or_default().insert(target, site);
     }
     arrows
 }
@@ -124,16 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn parents_and_children_are_a_cycle_except_in_a_lenient_crate() {
-        let b = "mod c;\npub use c::C;\npub struct B(C);";
-        let c = "use super::B;\npub struct C(Box<B>);";
-        let of = |member: &str, b| {
-            let path = |file| format!("system/{member}/src/{file}");
-            let [lib, parent, child] = ["lib.rs", "b.rs", "b/c.rs"].map(path);
-            cycles(&[(&lib, "mod b;"), (&parent, b), (&child, c)]).len()
-        };
-        assert_eq!((of("port", b), of("fabric", b)), (1, 0));
-        assert_eq!(of("port", "mod c;\npub use c::C;\npub struct B;"), 0, "a re-export is no reference");
+    fn parents_and_children_that_name_each_other_are_a_cycle() {
+        let c = ("core/wire/src/b/c.rs", "use super::B;\npub struct C(Box<B>);");
+        let of = |b| cycles(&[("core/wire/src/lib.rs", "mod b;"), ("core/wire/src/b.rs", b), c]).len();
+        assert_eq!(of("mod c;\npub use c::C;\npub struct B(C);"), 1);
+        assert_eq!(of("mod c;\npub use c::C;\npub struct B;"), 0, "a re-export is no reference");
     }
 
     #[test]

@@ -267,7 +267,7 @@ impl Modules {
     }
 
     /// Returns the modules from the crate's root to this one.
-    pub fn line(&self, id: Id) -> Vec<Id> {
+    fn line(&self, id: Id) -> Vec<Id> {
         let mut line = vec![id];
         while let Some(parent) = self.all[line[line.len() - 1]].parent {
             line.push(parent);

@@ -3,12 +3,14 @@
 //! Bytes are accounted to the input port and the traffic class by which they arrived. Each kind of buffer
 //! decides from these accounts whether a packet fits, and when the sender of a class is paused and resumed.
 
+mod account;
 mod conweave;
 
 use super::port::CLASSES;
 
 pub use conweave::ConweaveConfig;
 
+pub use account::{Account, Admission};
 use conweave::Shares;
 
 /// The kind of a switch's packet buffer, with its limits in bytes.
@@ -61,35 +63,6 @@ pub struct SharedConfig {
     pub hysteresis: u32,
     /// Mask of the classes with PFC; other classes are dropped instead.
     pub lossless: u8,
-}
-
-/// The account of an input port.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct Account {
-    /// Bytes in the buffer by class. Bytes in the headroom are included only in ConWeave's kind.
-    pub used: [u32; CLASSES],
-    /// Bytes in the headroom by class.
-    pub headroom: [u32; CLASSES],
-    /// Mask of the classes whose sender is paused.
-    pub pausing: u8,
-}
-
-impl Account {
-    /// Returns the sum of `used`.
-    fn total(&self) -> u32 {
-        self.used.iter().sum()
-    }
-}
-
-/// The decision about an arriving packet.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// The packet is admitted.
-    Taken,
-    /// The packet is admitted into the headroom.
-    Headroom,
-    /// The packet is dropped.
-    Dropped,
 }
 
 /// The buffer of a switch, with the totals of its accounts.

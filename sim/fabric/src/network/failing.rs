@@ -1,23 +1,12 @@
 //! Link failures: links go down and come up at given times.
 
 use super::event_set::EventSet;
+use super::failure::Failure;
 use super::findings::Cause;
 use super::observation::Event;
 use super::port_id::PortId;
 use super::{Due, Network};
-use crate::engine::Picos;
 use crate::topology::Routes;
-
-/// A link that goes down or comes up.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// Time of the change.
-    pub at: Picos,
-    /// Index of the link in the topology.
-    pub link: u32,
-    /// True if the link comes up, false if it goes down.
-    pub up: bool,
-}
 
 impl Network {
     /// Takes a link down or up. Packets on the link and packets queued for it are lost. All nodes use new

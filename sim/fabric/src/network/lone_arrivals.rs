@@ -2,24 +2,13 @@
 //! injected packets.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use super::findings::Cause;
+use super::out_of_order::OutOfOrder;
 use super::packet::{Flags, Packet, PacketId};
 use super::port_id::PortId;
 use super::{Due, Network, OUT_OF_ORDER};
 use crate::engine::Picos;
-
-/// Time, port, sequence number and packet of an arrival. The sequence number orders arrivals at the same time
-/// and port.
-type Arrival = (Picos, PortId, u64, PacketId);
-
-/// The packets that arrive out of order.
-#[derive(Default)]
-pub(crate) struct OutOfOrder {
-    waiting: BinaryHeap<Reverse<Arrival>>,
-    count: u64,
-}
 
 impl Network {
     /// Makes a packet arrive at the far end of a port at `time`, as if the link had carried it. Returns

@@ -4,65 +4,10 @@ use super::findings::{Balance, Finding};
 use super::packet::Flags;
 use super::port_id::PortId;
 use super::{Due, End, Network, WATCH};
-use crate::engine::Picos;
 
 /// A port is in a pause storm if it was paused for this percentage of each of this many periods in a row.
 const STORM_PERCENT: u64 = 90;
 const STORM_PERIODS: u8 = 10;
-
-/// The activity of all ports since the last check.
-pub(crate) struct Watchdog {
-    all: Vec<Since>,
-    /// For each port: true if it has sent a packet. A separate table, because each departure writes to it.
-    sent: Vec<bool>,
-    looked: Picos,
-    /// Deadlocks that were reported, by the lowest port of each.
-    reported: Vec<PortId>,
-}
-
-#[derive(Copy, Clone, Default)]
-struct Since {
-    /// Mask of the paused classes, and time of the last change from or to an empty mask.
-    paused: u8,
-    changed: Picos,
-    /// Picoseconds during which at least one class was paused.
-    pause: u64,
-    /// Consecutive periods with a pause storm.
-    storms: u8,
-}
-
-impl Watchdog {
-    pub(crate) fn new(ports: usize) -> Watchdog {
-        Watchdog {
-            all: vec![Since::default(); ports],
-            sent: vec![false; ports],
-            looked: Picos(0),
-            reported: Vec::new(),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn sent(&mut self, id: PortId) {
-        self.sent[id.index()] = true;
-    }
-
-    pub(crate) fn paused(&mut self, id: PortId, classes: u8, now: Picos) {
-        let since = &mut self.all[id.index()];
-        if since.paused == 0 {
-            since.changed = now;
-        }
-        since.paused |= classes;
-    }
-
-    pub(crate) fn resumed(&mut self, id: PortId, classes: u8, now: Picos) {
-        let since = &mut self.all[id.index()];
-        let before = since.paused;
-        since.paused &= !classes;
-        if before != 0 && since.paused == 0 {
-            since.pause += now.since(since.changed);
-        }
-    }
-}
 
 impl Network {
     /// Searches for deadlocks and pause storms.

@@ -5,15 +5,16 @@ use std::collections::VecDeque;
 use remora_memory::{Access, Key};
 use remora_nic::wqe::Bounds;
 use remora_nic::{
-    AddressVector, Command, Fetching, Flags, Modify, Operation, Payload, QueuePairInit, ReceiveQueue,
-    ReceiveRequest, Receives, Remote, SendQueue, Service, Sge, WorkRequest,
+    AddressVector, Command, Fetching, Flags, Modify, Operation, Payload, QueuePairInit, ReceiveRequest,
+    Receives, Remote, SendQueue, Service, Sge, WorkRequest,
 };
 use remora_transport::congestion::Algorithm;
-use remora_wire::Qpn;
 use remora_wire::frame::{Class, Peer, Route};
 
 use super::far_end::FarEnd;
 use super::peer::PeerHost;
+use super::queue_pairs::End;
+use super::queue_pairs::{QueuePairs, SLOTS_OF_REQUEST};
 use super::spec::{FlowSpec, Senders, Verb};
 use super::{Simulation, host};
 use crate::network::{Balancing, flow_hash};
@@ -22,64 +23,6 @@ use crate::program::{Settings, changes, receive_queue, ring};
 /// Slots of a queue pair: as many as its flow needs, within this range. A kept queue pair has the maximum, so
 /// that 32 work requests are posted at the same time; no network has more in flight.
 const SLOTS: std::ops::RangeInclusive<u64> = 4..=64;
-/// Largest number of slots of a work request.
-const SLOTS_OF_REQUEST: u64 = 2;
-
-/// Flows that share a kept queue pair: sender, receiver, true for READs, class and path. The UDP source port
-/// is that of the first flow.
-pub(crate) type Sharing = (u32, u32, bool, Option<u8>, Option<u32>);
-
-/// An end of a connection.
-struct End {
-    host: u32,
-    number: Qpn,
-    send: SendQueue,
-    receive: ReceiveQueue,
-}
-
-/// Two connected queue pairs, and their flows.
-pub(crate) struct QueuePairs {
-    /// The end that posts, and its peer.
-    ends: [End; 2],
-    /// Key in [`Flows::kept`](super::flow::Flows::kept), if the queue pairs are kept.
-    sharing: Option<Sharing>,
-    /// Flows that have not ended, in the order of their work requests.
-    flows: VecDeque<u32>,
-    /// Number of `flows` whose work requests are all posted.
-    posted: usize,
-    /// Number of work requests that have not completed.
-    outstanding: u64,
-}
-
-impl QueuePairs {
-    /// Adds a flow after all others. Returns the host that posts its work requests.
-    pub(crate) fn add(&mut self, flow: u32) -> u32 {
-        self.flows.push_back(flow);
-        self.ends[0].host
-    }
-
-    /// Counts a completed work request.
-    pub(crate) fn completed(&mut self) {
-        self.outstanding -= 1;
-    }
-
-    /// Removes a flow that has ended.
-    pub(crate) fn remove(&mut self, flow: u32) {
-        // Work requests complete in order, so the flow is the first one.
-        let first = self.flows.pop_front();
-        debug_assert_eq!(first, Some(flow), "work requests complete in order");
-        self.posted -= 1;
-    }
-
-    /// Removes all flows and returns them.
-    pub(crate) fn take_flows(&mut self) -> VecDeque<u32> {
-        std::mem::take(&mut self.flows)
-    }
-
-    fn takes_another(&self) -> bool {
-        self.outstanding < self.ends[0].send.ring().slots() / SLOTS_OF_REQUEST
-    }
-}
 
 impl Simulation {
     /// Returns the index of the queue pairs for a flow that starts: kept ones, or new ones. Returns `None` if

@@ -6,7 +6,9 @@ use remora_wire::frame::dissect;
 use remora_wire::icrc::{self, Flow};
 
 use super::*;
-use crate::network::{BufferConfig, MarkConfig, PauseConfig, PauseFrame, PortEvent, PortId, Thresholds};
+use crate::network::{
+    BufferConfig, MarkConfig, NetworkConfig, PauseConfig, PauseFrame, PortEvent, PortId, Thresholds,
+};
 use crate::topology::{Level, Tree};
 use crate::{Marks, network::EventSet};
 

@@ -8,46 +8,16 @@ use remora_transport::Instant;
 use remora_wire::frame::{Endpoint, Start};
 
 use super::Config;
+use super::config::{LinkConfig, SwitchConfig};
 use super::pairs::Pairs;
 use crate::ecn;
 use crate::engine::Picos;
 use crate::frames::Frames;
 use crate::network::{
-    BufferConfig, Flags, MarkConfig, Marks, Network, NetworkConfig, Packet, PacketId, Port, PortId,
+    BufferConfig, Flags, MarkConfig, Network, NetworkConfig, Packet, PacketId, Port, PortId,
 };
 use crate::topology::{Link, NodeKind, RATE_MAX, RATE_MIN, Topology};
 use crate::trace::Trace;
-
-/// The settings of a link.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct LinkConfig {
-    /// Propagation delay in nanoseconds, at most ten seconds.
-    pub latency_ns: u64,
-    /// Rate in bit/s; at 0 a frame takes no time.
-    pub rate: u64,
-    /// Largest number of frames that wait for departure, including the one that is being sent.
-    pub queue: usize,
-}
-
-impl Default for LinkConfig {
-    /// A cable within a rack: 100 Gb/s, 1 µs.
-    fn default() -> LinkConfig {
-        LinkConfig { latency_ns: 1_000, rate: 100_000_000_000, queue: 64 }
-    }
-}
-
-/// The settings of the switch, for every port.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct SwitchConfig {
-    /// Propagation delay from the switch to a node in nanoseconds, at most ten seconds.
-    pub latency_ns: u64,
-    /// Rate in bit/s; at 0 a frame takes no time.
-    pub rate: u64,
-    /// Largest number of bytes that wait for a port, without the frame that is being sent.
-    pub buffer: usize,
-    /// ECN thresholds, or `None` if the switch does not mark.
-    pub marks: Option<Marks>,
-}
 
 /// A frame as it left a NIC, for tests that examine frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
