@@ -84,7 +84,8 @@ pub(crate) fn wait(channel: &Arc<ChannelObject>) -> Result<*mut RdmaCmEvent, c_i
 }
 
 /// Waits for an event. If another thread destroys the channel meanwhile, the wait does not end, so that a
-/// program that ends so does not fail. Obeys `O_NONBLOCK` on the channel's descriptor, and returns on a signal.
+/// program that ends so does not fail. Obeys `O_NONBLOCK` on the channel's descriptor, and returns on a
+/// signal.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn rdma_get_cm_event(
     channel: *mut RdmaEventChannel,

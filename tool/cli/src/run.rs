@@ -115,7 +115,8 @@ impl PortChoice {
     }
 }
 
-/// Reads a file of fault rules. Wrong ones end the command, as wrong arguments do, before anything is started.
+/// Reads a file of fault rules. Wrong ones end the command, as wrong arguments do, before anything is
+/// started.
 fn check_rules(path: &Path) -> Result<()> {
     let rules = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
     if let Err(error) = remora_host::Rules::parse(&rules) {
