@@ -13,8 +13,8 @@ use remora_cm::{
     AcceptParam, Cm, CmConfig, CmError, CmEvent, ConnectParam, EventKind, GidPair, Instant, Listen,
     RejectParam, SidrReplyParam, SidrRequestParam,
 };
-use remora_wire::mad::{CmMessage, LEN, RejectReason, ServiceId, SidrStatus, header, ip_cm};
 use remora_wire::Qpn;
+use remora_wire::mad::{CmMessage, LEN, RejectReason, ServiceId, SidrStatus, header, ip_cm};
 
 use crate::to_the_end;
 use names::address;
@@ -294,4 +294,3 @@ fn ip_of(gids: GidPair, service_id: ServiceId) -> Option<ip_cm::Repr> {
     let addresses = ip_cm::Addresses::of(gids.local, gids.remote);
     service_id.is_rdma_ip().then_some(ip_cm::Repr { port: 9, addresses })
 }
-

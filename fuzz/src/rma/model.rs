@@ -12,8 +12,8 @@ use remora_wire::rma::{
     Body, Class, Kind, MAX_OPERATION, Message, Nonce, TagSequence, UNIT, completion, header, request, solicit,
 };
 
-use super::forger::{Forger, Wrong};
 use super::action::{Action, Setup, Size, class, kind};
+use super::forger::{Forger, Wrong};
 use crate::node_memory::SECRET;
 
 /// The node with the NIC, and the node of the hostile peer.
