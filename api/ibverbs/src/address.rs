@@ -57,9 +57,8 @@ pub(crate) fn open(is_child: bool) -> Result<Opened, OpenError> {
 
 fn open_port(is_child: bool) -> Result<Opened, OpenError> {
     if text(GUARD)?.is_none_or(|value| value != "0") {
-        // Without the handler, an access to a page that was unmapped ends the program, as
-        // docs/guides/drop-in.md
-        // says.
+        // Without the handler, an access to a page that was unmapped ends the program
+        // (docs/guides/drop-in.md).
         let _ = remora_verbs::page_fault::install();
     }
     if let Some(daemon) = text(NICD)? {

@@ -39,7 +39,7 @@ struct Registrations {
 /// A queue pair that rules may match.
 #[derive(Debug)]
 pub(crate) struct Pair {
-    /// Its number in the order of creation, from 1.
+    /// The place of the queue pair in the order in which the program created them, from 1.
     number: u32,
     raw: Weak<Qp>,
     faults: Mutex<QueuePairFaults>,

@@ -121,7 +121,7 @@ pub fn bad_world(seed: u64) -> Config {
         Rule::chance(Action::Delay { min_ns: 3_000_000, max_ns: 6_000_000 }, rate(0.002)),
         Rule::chance(Action::Corrupt, rate(0.03)),
     ];
-    rules.retain(|rule| rule.probability > 0.0);
+    rules.retain(|rule| rule.occasions.probability > 0.0);
     let window = random.pick(&[16, 64, 256]);
     Config {
         seed,

@@ -31,6 +31,7 @@
 //! `0xe7`, as in `docs/reference/wire/frames.md`.
 
 mod facts;
+mod occasions;
 mod peer;
 mod policy;
 mod random;
@@ -39,6 +40,7 @@ mod rules_error;
 mod verbs;
 
 pub use facts::Facts;
+pub use occasions::Occasions;
 pub use peer::PeerMatch;
 pub use policy::{Policy, Tally, Verdict};
 pub use random::Random;

@@ -3,6 +3,7 @@
 use super::facts::Facts;
 use super::rules::{Action, Direction, Rule, Rules};
 use crate::Random;
+use crate::occasions::Counted;
 
 /// The decision on a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -81,9 +82,7 @@ impl Tally {
 /// State of one rule for one direction.
 #[derive(Clone, Debug)]
 struct State {
-    matched: u64,
-    applied: u64,
-    random: Random,
+    counted: Counted,
     rail: Rail,
 }
 
@@ -120,8 +119,7 @@ impl Policy {
     /// Returns the rules in their initial state.
     pub fn new(rules: &Rules) -> Policy {
         let mut seeds = Random::new(rules.seed);
-        let mut state =
-            || State { matched: 0, applied: 0, random: Random::new(seeds.bits()), rail: Rail::default() };
+        let mut state = || State { counted: Counted::new(Random::new(seeds.bits())), rail: Rail::default() };
         Policy {
             rules: rules.rules.clone(),
             states: rules.rules.iter().map(|_| [state(), state()]).collect(),
@@ -144,7 +142,10 @@ impl Policy {
         let way = direction as usize;
         let mut verdict = Verdict::Pass;
         for (rule, states) in self.rules.iter().zip(&mut self.states) {
-            if rule.directions.include(direction) && matches(rule, facts) && fires(rule, &mut states[way]) {
+            if rule.directions.include(direction)
+                && matches(rule, facts)
+                && states[way].counted.fires(&rule.occasions)
+            {
                 verdict = draw(rule.action, facts, &mut states[way], now_ns);
                 break;
             }
@@ -165,7 +166,7 @@ impl Policy {
 
     /// Returns the number of frames of this direction to which rule number `rule` (from 0) was applied.
     pub fn applied(&self, rule: usize, direction: Direction) -> u64 {
-        self.states.get(rule).map_or(0, |states| states[direction as usize].applied)
+        self.states.get(rule).map_or(0, |states| states[direction as usize].counted.applied)
     }
 }
 
@@ -175,22 +176,8 @@ fn matches(rule: &Rule, facts: &Facts) -> bool {
     opcode && peer
 }
 
-fn fires(rule: &Rule, state: &mut State) -> bool {
-    state.matched += 1;
-    let counted = state.matched.saturating_sub(rule.after);
-    if counted == 0
-        || !counted.is_multiple_of(rule.every.max(1))
-        || rule.at_most.is_some_and(|most| state.applied >= most)
-    {
-        return false;
-    }
-    let fires = state.random.chance(rule.probability);
-    state.applied += u64::from(fires);
-    fires
-}
-
 fn draw(action: Action, facts: &Facts, state: &mut State, now_ns: u64) -> Verdict {
-    let State { random, rail, .. } = state;
+    let State { counted: Counted { random, .. }, rail } = state;
     match action {
         Action::Drop => Verdict::Drop,
         Action::Duplicate => Verdict::Duplicate,

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::occasions::Occasions;
 use crate::peer::PeerMatch;
 use crate::rules_error::RulesError;
 use crate::verbs::{self, VerbRules};
@@ -141,25 +142,33 @@ pub struct Rule {
     pub opcodes: Vec<u8>,
     /// Peer that the rule matches; `None` matches all.
     pub peer: Option<PeerMatch>,
-    /// Number of matching frames that pass before the rule becomes active.
-    pub after: u64,
-    /// The rule considers every `every`th matching frame after that; at least 1.
-    pub every: u64,
-    /// Probability of the action on a considered frame.
-    pub probability: f64,
-    /// Maximum number of actions per direction; `None` for no limit.
-    pub at_most: Option<u64>,
+    /// The matching frames to which the action is applied, counted separately for each direction.
+    pub occasions: Occasions,
 }
 
 impl Rule {
     /// Returns a rule that applies an action to each frame with this probability.
     pub fn chance(action: Action, probability: f64) -> Rule {
-        Rule { probability, ..Rule::new(action) }
+        let occasions = Occasions { probability, ..Occasions::default() };
+        Rule { occasions, ..Rule::new(action) }
     }
 
     /// Returns a rule that applies an action to every `nth` frame.
     pub fn every(action: Action, nth: u64) -> Rule {
-        Rule { every: nth, ..Rule::new(action) }
+        let occasions = Occasions { every: nth, ..Occasions::default() };
+        Rule { occasions, ..Rule::new(action) }
+    }
+
+    /// Lets this number of matching frames pass before the rule becomes active.
+    pub fn after(mut self, frames: u64) -> Rule {
+        self.occasions.after = frames;
+        self
+    }
+
+    /// Limits the number of actions per direction.
+    pub fn at_most(mut self, actions: u64) -> Rule {
+        self.occasions.at_most = Some(actions);
+        self
     }
 
     /// Restricts the rule to packets with these op-codes.
@@ -179,10 +188,7 @@ impl Rule {
             directions: Directions::Both,
             opcodes: Vec::new(),
             peer: None,
-            after: 0,
-            every: 1,
-            probability: 1.0,
-            at_most: None,
+            occasions: Occasions::default(),
         }
     }
 }
@@ -277,12 +283,9 @@ impl TryFrom<RuleText> for Rule {
         if text.by.is_some() && text.fault != Kind::Reorder {
             return wrong("`by` goes only with fault = \"reorder\"");
         }
-        let probability = text.probability.unwrap_or(1.0);
-        if !(0.0..=1.0).contains(&probability) {
-            return wrong("`probability` is from 0 to 1");
-        }
-        if text.every == Some(0) || text.by == Some(0) {
-            return wrong("`every` and `by` are at least 1");
+        let occasions = Occasions::new(text.after, text.every, text.probability, text.at_most)?;
+        if text.by == Some(0) {
+            return wrong("`by` is at least 1");
         }
         let action = match text.fault {
             Kind::Drop => Action::Drop,
@@ -307,10 +310,7 @@ impl TryFrom<RuleText> for Rule {
             directions: text.direction,
             opcodes: text.opcodes.iter().map(OpcodeText::number).collect::<Result<_, _>>()?,
             peer: text.peer.as_deref().map(str::parse).transpose()?,
-            after: text.after,
-            every: text.every.unwrap_or(1),
-            probability,
-            at_most: text.at_most,
+            occasions,
         })
     }
 }
@@ -365,10 +365,7 @@ mod tests {
             directions: Directions::Receive,
             opcodes: vec![4, 10],
             peer: Some(PeerMatch { address: address.into(), udp_port: Some(4791) }),
-            after: 10,
-            every: 3,
-            probability: 0.25,
-            at_most: Some(7),
+            occasions: Occasions { after: 10, every: 3, probability: 0.25, at_most: Some(7) },
         };
         let reorder =
             Rule { peer: Some("10.0.0.2".parse().unwrap()), ..Rule::new(Action::Reorder { frames: 4 }) };

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::message::{MAGIC, MAX_PACKET, Refusal, Reply, Request, TenantFacts, VERSION, wipe};
 use super::options::Options;
 use super::rma::RmaService;
-use super::tenant::{EventRoutes, Program, ReplyResult, Services, Shared, Tenant, begin};
+use super::tenant::{EventRoutes, Program, ReplyResult, Services, Shared, Tenant, begin, load};
 use super::users::{Claim, User, Users, attachment, bounds, descriptors, kept_name};
 use crate::rma::RmaOptions;
 use crate::{Context, Counters, Device, PortFacts};
@@ -168,7 +168,7 @@ impl Daemon {
         if self.fork.is_child() {
             return Vec::new();
         }
-        self.state.register().facts()
+        self.state.facts(|_| true)
     }
 
     /// The number of refused connections and malformed requests.
@@ -374,13 +374,22 @@ impl DaemonState {
         uid == self.uid || uid == ROOT
     }
 
+    /// The facts of the tenants of some users. A tenant may be at work for seconds, so the register is not held
+    /// meanwhile.
+    fn facts(&self, shows: impl Fn(u32) -> bool) -> Vec<TenantFacts> {
+        let tenants = self.register().tenants();
+        let shown = tenants.into_iter().filter(|(uid, ..)| shows(*uid));
+        shown
+            .map(|(uid, name, attached, tenant)| TenantFacts { uid, name, attached, ..lock(&tenant).facts() })
+            .collect()
+    }
+
     /// Sends the tenants that a user may see.
     fn list(&self, socket: &PacketSocket, uid: u32, version: u16) {
         if let Err(words) = right_version(version) {
             return self.refuse(socket, words);
         }
-        let mut tenants = self.register().facts();
-        tenants.retain(|facts| facts.uid == uid || self.manages_all(uid));
+        let tenants = self.facts(|owner| owner == uid || self.manages_all(uid));
         let replies = tenants.into_iter().map(Reply::Tenant).chain([Reply::Nothing]);
         for reply in replies {
             if !answer(socket, Ok((reply, Vec::new()))) {
@@ -447,6 +456,7 @@ impl DaemonState {
         };
         let done = match request {
             Request::Long(request) => begin(tenant, request, packet.descriptors),
+            Request::HandModule { lanes, memory } => load(tenant, lanes, memory, packet.descriptors),
             request => lock(tenant).execute(request, packet.descriptors),
         };
         answer(socket, done)
@@ -471,19 +481,14 @@ impl DaemonState {
 }
 
 impl Register {
-    /// The facts of all tenants, kept and unkept.
-    fn facts(&self) -> Vec<TenantFacts> {
-        let facts = |uid: u32, name: &str, attached: bool, tenant: &Shared| TenantFacts {
-            uid,
-            name: name.to_owned(),
-            attached,
-            ..lock(tenant).facts()
-        };
-        let kept = self
-            .kept
-            .iter()
-            .map(|(name, kept)| facts(name.0, &name.1, self.attached.contains_key(name), &kept.tenant));
-        kept.chain(self.passing.values().map(|(uid, tenant)| facts(*uid, "", true, tenant))).collect()
+    /// All tenants, kept and unkept, each with its user, its name, and whether a program is attached.
+    fn tenants(&self) -> Vec<(u32, String, bool, Shared)> {
+        let kept = self.kept.iter().map(|(name, kept)| {
+            (name.0, name.1.clone(), self.attached.contains_key(name), Arc::clone(&kept.tenant))
+        });
+        let passing =
+            self.passing.values().map(|(uid, tenant)| (*uid, String::new(), true, Arc::clone(tenant)));
+        kept.chain(passing).collect()
     }
 }
 

@@ -32,6 +32,7 @@ use held_peers::HeldPeers;
 pub(super) use lent_memory::Outliving;
 use lent_memory::{LentMemories, LentMemory};
 pub(super) use links::begin;
+pub(super) use parts::load;
 use regions::{Region, Retired};
 use waiting_parts::Parts;
 
@@ -186,7 +187,6 @@ impl Tenant {
         match request {
             Request::HandRing => self.hand_ring(descriptors),
             Request::HandKernel { kernel, lanes } => self.hand_kernel(kernel, lanes),
-            Request::HandModule { lanes, memory: of_lane } => self.hand_module(lanes, of_lane, descriptors),
             Request::Execute(command) => self.command(command),
             Request::Table(command) => self.table_command(command, descriptors),
             Request::NameRegion { key, name } => self.name_region(key, name).and_then(|()| done()),
@@ -219,7 +219,9 @@ impl Tenant {
             Request::Attach { .. } | Request::List { .. } | Request::End { .. } => {
                 Err("this is a first message, and the program is attached already".into())
             }
-            Request::Long(_) => Err("this request needs a socket for its answer".into()),
+            Request::Long(_) | Request::HandModule { .. } => {
+                Err("the daemon executes this request without holding the tenant".into())
+            }
         }
     }
 
@@ -239,6 +241,10 @@ impl Tenant {
 
     /// Forgets the kernels that were removed while answers were on their way, and have ended since.
     fn forget_ended_kernels(&mut self) {
+        let is_kernel = |name: &ObjectName| matches!(name, ObjectName::Kernel(_));
+        if !self.objects.values().any(|held| is_kernel(&held.name)) {
+            return;
+        }
         let Ok(remora_nic::Reply::Kernels(kernels)) = self.engine.execute(Command::QueryKernels) else {
             return;
         };

@@ -144,7 +144,7 @@ fn a_switch_marks_what_may_be_marked() {
 #[test]
 fn rules_lose_delay_and_double_frames_of_one_direction() {
     let rule = |action| {
-        let rules = Rules::of(vec![Rule { after: 1, at_most: Some(1), ..Rule::new(action) }]);
+        let rules = Rules::of(vec![Rule::new(action).after(1).at_most(1)]);
         let mut links = links(&Config { rules, ..Config::default() });
         (0..3).for_each(|value| send(&mut links, 0, 1, 1_000, value));
         (times(&mut links), links.tally())

@@ -36,5 +36,5 @@ fn rules(bench: &mut bench::Bench, rules: Vec<Rule>) {
 
 /// Applies `rule` only to the `nth` matching frame, from 0.
 fn nth(rule: Rule, nth: u64) -> Rule {
-    Rule { after: nth, at_most: Some(1), ..rule }
+    rule.after(nth).at_most(1)
 }

@@ -97,7 +97,7 @@ fn a_lost_last_packet_is_recovered_by_the_short_timer() {
 fn many_packets_in_flight_wait_for_the_long_timer() {
     let mut bench = bench();
     // Everything is lost, so no NACK reports the missing packets.
-    rules(&mut bench, vec![Rule { at_most: Some(8), ..Rule::new(Action::Drop).towards(Directions::Send) }]);
+    rules(&mut bench, vec![Rule::new(Action::Drop).towards(Directions::Send).at_most(8)]);
     bench.write(1, 256 * 8);
     let took = completion_at(&mut bench);
     // Nothing was selectively acknowledged, so the oldest packet is sent once per round trip.
@@ -121,7 +121,7 @@ fn the_ablations_send_more_or_wait_longer() {
     let mut sent = Vec::new();
     for recovery in [Recovery::Selective, Recovery::HeadOnly, Recovery::GoBackN] {
         let mut bench = bench_with(irn::Settings { recovery, ..irn::Settings::default() });
-        let nine = Rule { at_most: Some(9), ..Rule::every(Action::Drop, 10).towards(Directions::Send) };
+        let nine = Rule::every(Action::Drop, 10).towards(Directions::Send).at_most(9);
         rules(&mut bench, vec![nine]);
         bench.write(1, 256 * 100);
         let took = completion_at(&mut bench);

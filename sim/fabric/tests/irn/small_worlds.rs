@@ -22,7 +22,7 @@ fn fates(number: usize, count: u32, directions: Directions) -> Vec<Rule> {
         if let Some(action) = fate {
             // A rule does not see the frames that earlier rules matched.
             let after = u64::from(frame) - rules.len() as u64;
-            rules.push(Rule { after, at_most: Some(1), ..Rule::new(action).towards(directions) });
+            rules.push(Rule::new(action).towards(directions).after(after).at_most(1));
         }
     }
     rules

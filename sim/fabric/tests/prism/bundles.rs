@@ -75,7 +75,7 @@ fn what_is_lost_together_is_sent_again_together_and_executed_once() {
     for (after, at_most) in [(0, 1), (1, 1), (0, 3)] {
         let mut bench = bench_with(|settings| settings.mtu = 1024);
         let list = bench.list(65536, 512, 3);
-        let lost = Rule { after, at_most: Some(at_most), ..Rule::new(Action::Drop) };
+        let lost = Rule::new(Action::Drop).after(after).at_most(at_most);
         let together = [Opcode::BUNDLE, Opcode::OPERATION_LIST, Opcode::OPERATION_LIST_ANSWER];
         bench.world.set_rules(&Rules::of(vec![lost.only(&together)]), 1);
         assert_eq!(chain(&mut bench, &list, &[9; 100], 5), all_done(0..3));

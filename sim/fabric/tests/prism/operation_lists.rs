@@ -138,7 +138,7 @@ fn a_chain_is_executed_once_whatever_is_lost_repeated_or_late() {
     {
         let mut bench = bench();
         let list = bench.list(65536, 512, 6);
-        let rule = Rule { after, at_most: Some(at_most), ..Rule::new(action) };
+        let rule = Rule::new(action).after(after).at_most(at_most);
         bench.world.set_rules(&Rules::of(vec![rule.only(&both)]), 1);
         for turn in 0..3 {
             let value = [turn as u8; 40];
@@ -160,7 +160,7 @@ fn of_a_chain_that_was_done_in_part_the_rest_is_done() {
     let mut bench = bench();
     let cell = Address::direct(bench.at(0));
     let rules = [Opcode::RC_ATOMIC_ACKNOWLEDGE, Opcode::OPERATION_LIST]
-        .map(|opcode| Rule { at_most: Some(1), ..Rule::new(Action::Drop) }.only(&[opcode]));
+        .map(|opcode| Rule::new(Action::Drop).at_most(1).only(&[opcode]));
     bench.world.set_rules(&Rules::of(rules.to_vec()), 1);
     bench.world.tap();
     let first = bench.ask(0, swap(Mode::Equal, cell, 0, 1));
@@ -388,7 +388,7 @@ fn a_chain_without_answers_is_acknowledged() {
 fn what_was_done_one_by_one_is_answered_one_by_one_when_it_is_asked_for_together() {
     let mut bench = bench();
     let cell = Address::direct(bench.at(0));
-    let lost = Rule { at_most: Some(2), ..Rule::new(Action::Drop) };
+    let lost = Rule::new(Action::Drop).at_most(2);
     bench.world.set_rules(&Rules::of(vec![lost.only(&[Opcode::RC_ATOMIC_ACKNOWLEDGE])]), 1);
     bench.world.tap();
     for id in 0..2 {

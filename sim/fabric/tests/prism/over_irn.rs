@@ -15,7 +15,7 @@ fn bench() -> Bench {
 
 /// Loses the first packet with one of these opcodes.
 fn lose(bench: &mut Bench, opcodes: &[Opcode]) {
-    let once = Rule { at_most: Some(1), ..Rule::new(Action::Drop).only(opcodes) };
+    let once = Rule::new(Action::Drop).only(opcodes).at_most(1);
     bench.world.set_rules(&Rules::of(vec![once]), 1);
 }
 

@@ -223,7 +223,7 @@ fn a_long_read_through_a_pointer_goes_on_where_its_answer_broke_off() {
         bench.there.store(4096, &value);
         bench.set(0, &[bench.at(4096).addr, value.len() as u64]);
         let middle = [remora_wire::Opcode::RC_RDMA_READ_RESPONSE_MIDDLE];
-        let lost = Rule { at_most: Some(3), ..Rule::every(Action::Drop, 90).only(&middle) };
+        let lost = Rule::every(Action::Drop, 90).only(&middle).at_most(3);
         bench.world.set_rules(&Rules::of(vec![lost]), 1);
         bench.world.tap();
         let into = [bench.here.sge(0, value.len())];

@@ -154,11 +154,7 @@ fn a_response_that_waits_to_be_sent_again_counts_as_no_silence_of_the_requester(
     let mut bench = Bench::new(&settings);
     let right = bench.right;
     limit(&mut bench, right, RATE);
-    let lost = Rule {
-        after: 3,
-        at_most: Some(1),
-        ..Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_READ_RESPONSE_MIDDLE])
-    };
+    let lost = Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_READ_RESPONSE_MIDDLE]).after(3).at_most(1);
     bench.world.set_rules(&Rules::of(vec![lost]), 1);
     bench.read(1, 64 << 10);
     took(&mut bench, 1);
@@ -175,11 +171,7 @@ fn a_packet_that_waits_to_be_sent_again_counts_as_no_silence_of_the_peer() {
     for (irn, again, (timeouts, naks)) in [(None, 2..=3, (0, 1)), (Some(128), 1..=1, (1, 0))] {
         let settings = Settings { mtu: 4096, timeout: 8, retry_cnt: 1, irn, ..Settings::default() };
         let mut bench = limited(&settings);
-        let lost = Rule {
-            after: 3,
-            at_most: Some(1),
-            ..Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_MIDDLE])
-        };
+        let lost = Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_MIDDLE]).after(3).at_most(1);
         bench.world.set_rules(&Rules::of(vec![lost]), 1);
         bench.write(1, 128 << 10);
         took(&mut bench, 1);

@@ -100,7 +100,7 @@ fn a_message_that_misses_a_packet_is_dropped_and_its_receive_serves_the_next() {
     for lost in 0..3 {
         let mut bench = bench(&Settings { mtu: 256, ..Settings::default() });
         bench.receive(4, 8192);
-        let rule = Rule { at_most: Some(1), after: lost, ..Rule::new(Action::Drop) };
+        let rule = Rule::new(Action::Drop).after(lost).at_most(1);
         bench.world.set_rules(&Rules::of(vec![rule]), 0);
         bench.post(1, Operation::Send, 700);
         assert_eq!(bench.settle(), [vec![(1, GOOD)], vec![]], "packet {lost} of 3: the sender is not told");

@@ -2,8 +2,9 @@
 
 use remora_wire::frame::Endpoint;
 
-use super::rules::{Errno, Failure, Occasions, Rule, STATUSES, VerbRules, Work};
+use super::rules::{Errno, Failure, Rule, STATUSES, VerbRules, Work};
 use crate::Random;
+use crate::occasions::Counted;
 
 /// A fault that has occurred, for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,35 +15,6 @@ pub struct Occurrence {
     pub count: u64,
     /// The name of the errno or status.
     pub effect: &'static str,
-}
-
-/// The state of a rule.
-#[derive(Clone, Debug)]
-struct Counted {
-    matched: u64,
-    applied: u64,
-    random: Random,
-}
-
-impl Counted {
-    fn new(random: Random) -> Counted {
-        Counted { matched: 0, applied: 0, random }
-    }
-
-    /// Counts an occasion. Returns whether the fault occurs.
-    fn fires(&mut self, occasions: &Occasions) -> bool {
-        self.matched += 1;
-        let counted = self.matched.saturating_sub(occasions.after);
-        if counted == 0
-            || !counted.is_multiple_of(occasions.every)
-            || occasions.at_most.is_some_and(|most| self.applied >= most)
-        {
-            return false;
-        }
-        let fires = self.random.chance(occasions.probability);
-        self.applied += u64::from(fires);
-        fires
-    }
 }
 
 /// Rules for one kind of work, with their state.

@@ -1,5 +1,6 @@
 //! Rules for faults of verbs, as values and as TOML.
 
+use crate::occasions::Occasions;
 use crate::peer::PeerMatch;
 use crate::rules_error::RulesError;
 use serde::de::Error as _;
@@ -151,19 +152,6 @@ const EVENTS: [&str; 20] = [
     "WQ_FATAL",
 ];
 
-/// The occasions at which a rule applies.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Occasions {
-    /// Occasions that pass before the rule becomes active.
-    pub after: u64,
-    /// The rule considers every `every`th occasion after that; at least 1.
-    pub every: u64,
-    /// Probability of the fault on a considered occasion.
-    pub probability: f64,
-    /// Maximum number of faults; `None` for no limit.
-    pub at_most: Option<u64>,
-}
-
 /// A rule for the work of queue pairs. Each queue pair has counts of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rule<F> {
@@ -250,18 +238,11 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, RulesError> {
 
 impl VerbRuleText {
     fn occasions(&self) -> Result<Occasions, RulesError> {
-        let probability = self.probability.unwrap_or(1.0);
-        if !(0.0..=1.0).contains(&probability) {
-            return wrong("`probability` is from 0 to 1");
-        }
-        if self.every == Some(0) {
-            return wrong("`every` is at least 1");
-        }
-        if probability == 0.0 || self.at_most == Some(0) {
+        let occasions = Occasions::new(self.after, self.every, self.probability, self.at_most)?;
+        if occasions.never() {
             return wrong("a rule with `probability = 0` or `at_most = 0` never fires: leave it out");
         }
-        let every = self.every.unwrap_or(1);
-        Ok(Occasions { after: self.after, every, probability, at_most: self.at_most })
+        Ok(occasions)
     }
 
     fn rule<F>(&self, fault: F) -> Result<Rule<F>, RulesError> {

@@ -4,11 +4,13 @@ use remora_memory::Bytes;
 use remora_nic::Ring;
 use remora_nic::kernel::Shipped;
 use std::os::fd::OwnedFd;
+use std::sync::PoisonError;
 
 use super::super::message::{Refusal, Reply};
-use super::super::users::{Amounts, Resource};
+use super::super::users::{Amounts, Claim, Resource};
 pub(super) use super::waiting_parts::Part;
-use super::{ReplyResult, Tenant, sent_len, words};
+use super::{ReplyResult, Shared, Tenant, sent_len, words};
+use crate::KernelLoader;
 
 /// Maximum number of lanes of a kernel.
 const LANES: u32 = 1024;
@@ -46,23 +48,36 @@ impl Tenant {
         Ok((Reply::Number(number), Vec::new()))
     }
 
-    /// Loads the module of a kernel, which a later command names. Its lanes have at most `memory` bytes each.
-    pub(super) fn hand_module(&mut self, lanes: u32, memory: u64, descriptors: Vec<OwnedFd>) -> ReplyResult {
+    /// Claims the memory of a module with `len` bytes and of its lanes, and returns the daemon's loader.
+    fn admit_module(&mut self, lanes: u32, memory: u64, len: u64) -> Result<(KernelLoader, Claim), Refusal> {
         let loader = self.loader.ok_or(
             "this daemon loads no modules of kernels: build it with `--features remora-cli/wasm`, or deploy a shipped kernel",
         )?;
         check_lanes(lanes)?;
-        let [file] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| "a module needs one descriptor")?;
-        let len = usize::try_from(sent_len(&file)?).ok().filter(|len| *len <= MODULE);
-        let len = len.ok_or_else(|| format!("a module has at most {MODULE} bytes"))?;
-        let all = memory.saturating_mul(lanes.into()).saturating_add(len as u64);
-        let claim = self.claim_all(Amounts::of(Resource::Byte, all))?;
-        // A copy, which the program cannot change while it is checked.
-        let mut module = vec![0; len];
-        Bytes::from_memfd_of(file, len)?.read(0, &mut module).map_err(words)?;
-        let memory = usize::try_from(memory).map_err(words)?;
-        let handed = loader(&module, lanes as usize, memory)?.into();
-        let number = self.parts.add(Part { handed, memory: None, claim: Some(claim) })?;
-        Ok((Reply::Number(number), Vec::new()))
+        let bytes = memory.saturating_mul(lanes.into()).saturating_add(len);
+        Ok((loader, self.claim_all(Amounts::of(Resource::Byte, bytes))?))
     }
+}
+
+/// Loads the module of a kernel, which a later command names. Each lane has at most `memory` bytes. The tenant is
+/// not locked while the module is compiled, which may take seconds: a list of the tenants waits for the lock.
+pub(in crate::nicd) fn load(
+    tenant: &Shared,
+    lanes: u32,
+    memory: u64,
+    descriptors: Vec<OwnedFd>,
+) -> ReplyResult {
+    let lock = || tenant.lock().unwrap_or_else(PoisonError::into_inner);
+    let [file] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| "a module needs one descriptor")?;
+    let len = usize::try_from(sent_len(&file)?).ok().filter(|len| *len <= MODULE);
+    let len = len.ok_or_else(|| format!("a module has at most {MODULE} bytes"))?;
+    let admitted = lock().admit_module(lanes, memory, len as u64);
+    let (loader, claim) = admitted?;
+    // A copy, which the program cannot change while it is checked.
+    let mut module = vec![0; len];
+    Bytes::from_memfd_of(file, len)?.read(0, &mut module).map_err(words)?;
+    let memory = usize::try_from(memory).map_err(words)?;
+    let handed = loader(&module, lanes as usize, memory)?.into();
+    let number = lock().parts.add(Part { handed, memory: None, claim: Some(claim) })?;
+    Ok((Reply::Number(number), Vec::new()))
 }

@@ -1,6 +1,7 @@
 //! The limits of a user.
 
 use super::*;
+use std::sync::{Condvar, Mutex};
 
 #[test]
 fn a_tenant_has_as_much_as_it_may_and_no_more() {
@@ -142,4 +143,44 @@ fn a_tenant_has_as_many_free_lists_and_as_much_memory_for_queues_as_it_may() {
         refused(raw.execute(spent), "no memory with number");
     }
     assert!(lender.daemon.tenants().iter().all(|facts| facts.bytes == 0), "released memory still counts");
+}
+
+/// The step of the loader in the test below: 0 before it is called, 1 while it waits, 2 when it may return.
+static STEP: Mutex<u8> = Mutex::new(0);
+static STEPPED: Condvar = Condvar::new();
+
+fn set_step(step: u8) {
+    *STEP.lock().unwrap() = step;
+    STEPPED.notify_all();
+}
+
+fn wait_for_step(step: u8) {
+    let (reached, _) =
+        STEPPED.wait_timeout_while(STEP.lock().unwrap(), LONG, |present| *present < step).unwrap();
+    assert!(*reached >= step, "step {step} is not reached");
+}
+
+/// Loads nothing, as late as the test says.
+fn load_late(_: &[u8], _: usize, _: usize) -> Result<Vec<Box<dyn remora_nic::kernel::Kernel>>, String> {
+    set_step(1);
+    wait_for_step(2);
+    Err("this is no module".to_owned())
+}
+
+/// While the module of one program is compiled, others attach, and the list of tenants is answered.
+#[test]
+fn a_module_that_is_compiled_delays_no_other_program() {
+    let lender = lender("compiling", &Options { loader: Some(load_late), ..Options::default() });
+    let raw = lender.raw();
+    let loading = std::thread::spawn(move || {
+        let module = Bytes::memfd("module", 64).unwrap();
+        raw.ask_with(&Request::HandModule { lanes: 1, memory: 1 << 20 }, &[module.fd().unwrap()]).0
+    });
+    wait_for_step(1);
+    let other = lender.raw();
+    number(other.register(other.domain(), 4096));
+    assert_eq!(lender.daemon.tenants().len(), 2);
+    assert!(!loading.is_finished());
+    set_step(2);
+    refused(loading.join().unwrap(), "this is no module");
 }
