@@ -5,7 +5,7 @@ mod incidents;
 mod log;
 
 use remora_abi::objects::IbvWc;
-pub(crate) use remora_verbs::faults::Work;
+pub(crate) use remora_verbs::faults::WorkKind;
 use remora_verbs::faults::{Errno, QueuePairFaults, RegistrationFaults, VerbRules};
 use remora_verbs::raw::Qp;
 use remora_verbs::{Endpoint, Modify, OpenError, Operation, Rules, Service, State, Status};
@@ -14,8 +14,8 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-pub(crate) use incidents::{Target, is_dead, shifted, start};
-use log::{Log, Subject};
+pub(crate) use incidents::{IncidentTarget, is_dead, shifted, start};
+use log::{FaultSubject, Log};
 
 /// The faults of the process's NIC.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Faults {
     /// The number of queue pairs that the program has created.
     created: AtomicU32,
     /// The queue pairs by their numbers in the NIC.
-    pairs: Mutex<BTreeMap<u32, Arc<Pair>>>,
+    pairs: Mutex<BTreeMap<u32, Arc<FaultyQp>>>,
     registrations: Mutex<Registrations>,
 }
 
@@ -38,7 +38,7 @@ struct Registrations {
 
 /// A queue pair that rules may match.
 #[derive(Debug)]
-pub(crate) struct Pair {
+pub(crate) struct FaultyQp {
     /// The place of the queue pair in the order in which the program created them, from 1.
     number: u32,
     raw: Weak<Qp>,
@@ -86,9 +86,9 @@ impl Faults {
     }
 
     /// Enters a new queue pair.
-    pub(crate) fn enter(&self, raw: &Arc<Qp>) -> Arc<Pair> {
+    pub(crate) fn enter(&self, raw: &Arc<Qp>) -> Arc<FaultyQp> {
         let number = self.created.fetch_add(1, Ordering::Relaxed) + 1;
-        let pair = Arc::new(Pair {
+        let pair = Arc::new(FaultyQp {
             number,
             raw: Arc::downgrade(raw),
             faults: Mutex::new(QueuePairFaults::new(&self.rules, number)),
@@ -109,7 +109,7 @@ impl Faults {
     pub(crate) fn register(&self, len: u64) -> Result<(), c_int> {
         let Registrations { faults, held } = &mut *lock(&self.registrations);
         if let Some((errno, occurrence)) = faults.register(*held, len) {
-            self.log.write(&occurrence, &Subject::Registration { held: *held, len });
+            self.log.write(&occurrence, &FaultSubject::Registration { held: *held, len });
             return Err(number(errno));
         }
         *held = held.saturating_add(len);
@@ -138,7 +138,7 @@ impl Faults {
     }
 }
 
-impl Pair {
+impl FaultyQp {
     /// Records the peer, or that there is none any more.
     pub(crate) fn set_peer(&self, peer: Option<Endpoint>) {
         *lock(&self.peer) = peer;
@@ -150,12 +150,12 @@ impl Pair {
     }
 
     /// Decides on a call that posts work. Returns the errno with which it fails.
-    pub(crate) fn post(&self, work: Work) -> Result<(), c_int> {
+    pub(crate) fn post(&self, work: WorkKind) -> Result<(), c_int> {
         let peer = *lock(&self.peer);
         match lock(&self.faults).post(work, peer) {
             None => Ok(()),
             Some((errno, occurrence)) => {
-                self.log.write(&occurrence, &Subject::QueuePair { number: self.number, work });
+                self.log.write(&occurrence, &FaultSubject::QueuePair { number: self.number, work });
                 Err(number(errno))
             }
         }
@@ -163,8 +163,8 @@ impl Pair {
 
     /// Returns the status and `vendor_err` of a successful completion. As on hardware, a connected queue pair
     /// is in the error state after a completion that fails, and what completes later is flushed.
-    fn completion(&self, work: Work) -> (c_int, u32) {
-        let failed = &self.failed[usize::from(work == Work::Receive)];
+    fn completion(&self, work: WorkKind) -> (c_int, u32) {
+        let failed = &self.failed[usize::from(work == WorkKind::Receive)];
         if failed.load(Ordering::Relaxed) {
             return (Status::WrFlushed as c_int, 0);
         }
@@ -172,7 +172,7 @@ impl Pair {
         let Some((status, vendor_err, occurrence)) = lock(&self.faults).completion(work, peer) else {
             return (SUCCESS, 0);
         };
-        self.log.write(&occurrence, &Subject::QueuePair { number: self.number, work });
+        self.log.write(&occurrence, &FaultSubject::QueuePair { number: self.number, work });
         if let Some(raw) = self.raw.upgrade().filter(|raw| raw.service() != Service::Ud) {
             failed.store(true, Ordering::Relaxed);
             // Refused only if the queue pair is in an error state, or its NIC has failed.
@@ -183,24 +183,24 @@ impl Pair {
 }
 
 /// The kind of work of an operation.
-pub(crate) fn work(operation: &Operation) -> Work {
+pub(crate) fn work(operation: &Operation) -> WorkKind {
     match operation {
-        Operation::Write(..) | Operation::WriteImm(..) => Work::Write,
-        Operation::Read(..) => Work::Read,
-        Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => Work::Atomic,
-        Operation::LocalInv(..) | Operation::BindWindow(..) => Work::Memory,
-        _ => Work::Send,
+        Operation::Write(..) | Operation::WriteImm(..) => WorkKind::Write,
+        Operation::Read(..) => WorkKind::Read,
+        Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => WorkKind::Atomic,
+        Operation::LocalInv(..) | Operation::BindWindow(..) => WorkKind::Memory,
+        _ => WorkKind::Send,
     }
 }
 
 /// The kind of work of a completion, by its number in `enum ibv_wc_opcode`.
-fn work_of(opcode: c_int) -> Work {
+fn work_of(opcode: c_int) -> WorkKind {
     match opcode {
-        1 => Work::Write,
-        2 => Work::Read,
-        3 | 4 => Work::Atomic,
-        5 | 6 => Work::Memory,
-        128.. => Work::Receive,
-        _ => Work::Send,
+        1 => WorkKind::Write,
+        2 => WorkKind::Read,
+        3 | 4 => WorkKind::Atomic,
+        5 | 6 => WorkKind::Memory,
+        128.. => WorkKind::Receive,
+        _ => WorkKind::Send,
     }
 }

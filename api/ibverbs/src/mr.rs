@@ -77,12 +77,12 @@ pub(crate) fn give(
     length: usize,
     flags: u32,
 ) -> Result<*mut IbvMr, c_int> {
-    give_with(pd, key, start, length, flags, Extras::default())
+    give_with(pd, key, start, length, flags, RegionParts::default())
 }
 
 /// The parts of a region that not every region has.
 #[derive(Default)]
-struct Extras {
+struct RegionParts {
     counted: u64,
     lent: Option<LentMemory>,
 }
@@ -93,7 +93,7 @@ fn give_with(
     start: *mut c_void,
     length: usize,
     flags: u32,
-    extras: Extras,
+    extras: RegionParts,
 ) -> Result<*mut IbvMr, c_int> {
     let context = pd::look(pd)?.verbs.context;
     let verbs =
@@ -136,7 +136,7 @@ fn reg_mr(
             faults.deregister(counted);
         }
     })?;
-    give_with(pd, key, start, length, flags, Extras { counted, lent })
+    give_with(pd, key, start, length, flags, RegionParts { counted, lent })
 }
 
 /// Registers the whole address space (implicit on-demand paging).

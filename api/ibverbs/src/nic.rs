@@ -96,7 +96,7 @@ pub(crate) fn shared() -> Result<Arc<Nic>, c_int> {
                 subjects.cause(event_type, qp);
             }
         };
-        let target = faults::Target {
+        let target = faults::IncidentTarget {
             adapter: Arc::downgrade(&adapter),
             port: Arc::downgrade(&port),
             cause: Box::new(cause),

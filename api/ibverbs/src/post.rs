@@ -5,7 +5,7 @@ use remora_verbs::raw::ReceiveQueue;
 use remora_verbs::{Payload, PostError};
 use std::ffi::c_int;
 
-use crate::faults::Pair;
+use crate::faults::FaultyQp;
 use crate::qp::QpObject;
 use crate::requests::{self, Work};
 use crate::srq::SrqObject;
@@ -70,12 +70,12 @@ pub(crate) unsafe extern "C" fn post_send(
 unsafe fn receive_all(
     queue: &mut ReceiveQueue,
     next: &mut *mut IbvRecvWr,
-    faults: Option<&Pair>,
+    faults: Option<&FaultyQp>,
 ) -> Result<(), c_int> {
     // SAFETY: the caller's promise.
     while let Some(request) = unsafe { next.as_ref() } {
         if let Some(faults) = faults {
-            faults.post(remora_verbs::faults::Work::Receive)?;
+            faults.post(remora_verbs::faults::WorkKind::Receive)?;
         }
         // SAFETY: as above.
         unsafe { requests::receive(request, |request| queue.push(request))? };

@@ -174,13 +174,13 @@ pub(crate) unsafe fn push(queue: &mut SendQueue, service: Service, wr: &IbvSendW
 }
 
 /// Returns the kind of a work request, for the rules of faults.
-pub(crate) fn kind(wr: &IbvSendWr) -> faults::Work {
+pub(crate) fn kind(wr: &IbvSendWr) -> faults::WorkKind {
     match wr.opcode {
-        0 | 1 => faults::Work::Write,
-        4 => faults::Work::Read,
-        5 | 6 => faults::Work::Atomic,
-        7 | 8 => faults::Work::Memory,
-        _ => faults::Work::Send,
+        0 | 1 => faults::WorkKind::Write,
+        4 => faults::WorkKind::Read,
+        5 | 6 => faults::WorkKind::Atomic,
+        7 | 8 => faults::WorkKind::Memory,
+        _ => faults::WorkKind::Send,
     }
 }
 

@@ -47,7 +47,7 @@ pub use random::Random;
 pub use rules::{Action, Direction, Directions, Rule, Rules};
 pub use rules_error::RulesError;
 pub use verbs::{
-    Errno, Incident, IncidentKind, Occurrence, QueuePairFaults, RegistrationFaults, VerbRules, Work,
+    Errno, Incident, IncidentKind, Occurrence, QueuePairFaults, RegistrationFaults, VerbRules, WorkKind,
 };
 
 /// Inverts bit `bit` of a frame. Does nothing if the frame is shorter.

@@ -39,9 +39,9 @@ struct RulesText {
     #[serde(default, rename = "rule")]
     rules: Vec<Rule>,
     #[serde(default, rename = "post")]
-    posts: Vec<verbs::Rule<verbs::Errno>>,
+    posts: Vec<verbs::VerbRule<verbs::Errno>>,
     #[serde(default, rename = "completion")]
-    completions: Vec<verbs::Rule<verbs::Failure>>,
+    completions: Vec<verbs::VerbRule<verbs::Failure>>,
     #[serde(default, rename = "registration")]
     registrations: Vec<verbs::RegistrationRule>,
     #[serde(default, rename = "incident")]

@@ -4,6 +4,6 @@ mod policy;
 mod rules;
 
 pub use policy::{Occurrence, QueuePairFaults, RegistrationFaults};
-pub use rules::{Errno, Incident, IncidentKind, VerbRules, Work};
+pub use rules::{Errno, Incident, IncidentKind, VerbRules, WorkKind};
 
-pub(crate) use rules::{Failure, RegistrationRule, Rule};
+pub(crate) use rules::{Failure, RegistrationRule, VerbRule};

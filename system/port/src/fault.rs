@@ -19,7 +19,7 @@ pub use remora_fault::{
 /// Faults of verbs, which a port does not have, except that it drops all frames while it is down.
 pub mod verbs {
     pub use remora_fault::{
-        Errno, Incident, IncidentKind, Occurrence, QueuePairFaults, RegistrationFaults, VerbRules, Work,
+        Errno, Incident, IncidentKind, Occurrence, QueuePairFaults, RegistrationFaults, VerbRules, WorkKind,
     };
 }
 pub use wrapper::Fault;

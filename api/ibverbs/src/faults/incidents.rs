@@ -43,7 +43,7 @@ pub(crate) fn is_dead(rules: &Rules) -> bool {
 }
 
 /// The parts of a NIC that incidents change. A NIC that is closed has no more incidents.
-pub(crate) struct Target {
+pub(crate) struct IncidentTarget {
     pub adapter: Weak<ChannelAdapter>,
     pub port: Weak<PortView>,
     /// Delivers an event by its number in `enum ibv_event_type`: of this queue pair, or of the port or
@@ -52,7 +52,7 @@ pub(crate) struct Target {
 }
 
 /// Starts the thread that causes the incidents of a NIC which have not begun yet.
-pub(crate) fn start(faults: &Arc<Faults>, target: Target) {
+pub(crate) fn start(faults: &Arc<Faults>, target: IncidentTarget) {
     let faults = Arc::clone(faults);
     let passed = begun().elapsed().as_millis() as u64;
     let mut ahead: Vec<(u64, Moment)> = Vec::new();
@@ -84,7 +84,7 @@ enum Moment {
     PortUp,
 }
 
-fn run(ahead: &[(u64, Moment)], faults: &Faults, target: &Target) {
+fn run(ahead: &[(u64, Moment)], faults: &Faults, target: &IncidentTarget) {
     for (at_ms, moment) in ahead {
         let until = begun() + Duration::from_millis(*at_ms);
         std::thread::sleep(until.saturating_duration_since(Instant::now()));
@@ -109,7 +109,7 @@ fn run(ahead: &[(u64, Moment)], faults: &Faults, target: &Target) {
     }
 }
 
-impl Target {
+impl IncidentTarget {
     /// Changes the state of the port. The NIC itself drops the frames meanwhile.
     fn set_port(&self, active: bool) {
         if let Some(port) = self.port.upgrade() {

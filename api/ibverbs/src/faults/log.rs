@@ -1,7 +1,7 @@
 //! The log of faults: a line of JSON for each, without times, so that equal runs have equal logs.
 
 use remora_verbs::OpenError;
-use remora_verbs::faults::{Occurrence, Work};
+use remora_verbs::faults::{Occurrence, WorkKind};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
@@ -13,9 +13,9 @@ use crate::attributes::NAME;
 pub(super) struct Log(Option<Mutex<File>>);
 
 /// The subject of a fault.
-pub(super) enum Subject {
+pub(super) enum FaultSubject {
     /// The queue pair that was created as number `number`.
-    QueuePair { number: u32, work: Work },
+    QueuePair { number: u32, work: WorkKind },
     /// A registration of `len` bytes beside `held` ones.
     Registration { held: u64, len: u64 },
 }
@@ -30,11 +30,13 @@ impl Log {
     }
 
     /// Writes a fault.
-    pub(super) fn write(&self, occurrence: &Occurrence, subject: &Subject) {
+    pub(super) fn write(&self, occurrence: &Occurrence, subject: &FaultSubject) {
         let Occurrence { rule: (table, number), count, effect } = occurrence;
         let subject = match subject {
-            Subject::QueuePair { number, work } => format!("\"qp\":{number},\"work\":\"{}\"", work.name()),
-            Subject::Registration { held, len } => format!("\"held\":{held},\"len\":{len}"),
+            FaultSubject::QueuePair { number, work } => {
+                format!("\"qp\":{number},\"work\":\"{}\"", work.name())
+            }
+            FaultSubject::Registration { held, len } => format!("\"held\":{held},\"len\":{len}"),
         };
         self.line(&format!(
             "\"rule\":\"{table} {number}\",{subject},\"count\":{count},\"effect\":\"{effect}\""

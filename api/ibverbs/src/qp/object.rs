@@ -7,7 +7,7 @@ use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex};
 
 use super::builder::Builder;
-use crate::faults::Pair;
+use crate::faults::FaultyQp;
 use crate::handles::{Acknowledged, Kind, Object};
 use crate::nic::Watcher;
 
@@ -25,7 +25,7 @@ pub(crate) struct QpObject {
     pub(super) cap: IbvQpCap,
     pub(super) signal_all: bool,
     /// The faults of this queue pair.
-    pub faults: Option<Arc<Pair>>,
+    pub faults: Option<Arc<FaultyQp>>,
     /// The address vector that was set last.
     pub(super) address: Mutex<Option<IbvAhAttr>>,
     pub(super) watcher: Watcher,

@@ -33,7 +33,7 @@ pub(super) use lent_memory::Outliving;
 use lent_memory::{LentMemories, LentMemory};
 pub(super) use links::begin;
 pub(super) use parts::load;
-use regions::{Region, Retired};
+use regions::{Region, RetiredRegions};
 use waiting_parts::Parts;
 
 use super::limits::Limits;
@@ -101,7 +101,7 @@ impl Tenant {
             objects: BTreeMap::new(),
             windows: BTreeMap::new(),
             regions: BTreeMap::new(),
-            retired: Retired::default(),
+            retired: RetiredRegions::default(),
             domains: BTreeMap::new(),
         })
     }
@@ -140,7 +140,7 @@ impl Tenant {
         self.exposed.clear();
         self.end_objects(|held| held.note.is_some());
         self.end_unlisted_memory();
-        self.retired = Retired::default();
+        self.retired = RetiredRegions::default();
         for held in self.objects.values() {
             if let ObjectName::Cq(cq) = held.name {
                 self.engine.hook(cq, None);

@@ -2,7 +2,7 @@
 
 use remora_wire::frame::Endpoint;
 
-use super::rules::{Errno, Failure, Rule, STATUSES, VerbRules, Work};
+use super::rules::{Errno, Failure, STATUSES, VerbRule, VerbRules, WorkKind};
 use crate::Random;
 use crate::occasions::Counted;
 
@@ -19,24 +19,24 @@ pub struct Occurrence {
 
 /// Rules for one kind of work, with their state.
 #[derive(Clone, Debug)]
-struct Counters<F> {
+struct RuleCounters<F> {
     table: &'static str,
-    rules: Vec<(usize, Rule<F>, Counted)>,
+    rules: Vec<(usize, VerbRule<F>, Counted)>,
 }
 
-impl<F: Copy> Counters<F> {
+impl<F: Copy> RuleCounters<F> {
     /// The rules for queue pair `qp`. Its random numbers depend on nothing but seed, rule and queue pair.
-    fn new(table: &'static str, seed: u64, qp: u32, rules: &[Rule<F>]) -> Counters<F> {
+    fn new(table: &'static str, seed: u64, qp: u32, rules: &[VerbRule<F>]) -> RuleCounters<F> {
         let mut seeds = Random::new(seed ^ u64::from(qp) << 32 ^ table.len() as u64);
         let numbered = rules
             .iter()
             .enumerate()
             .map(|(place, rule)| (place + 1, rule.clone(), Counted::new(seeds.split())));
         let rules = numbered.filter(|(_, rule, _)| rule.qp.is_none_or(|wanted| wanted == qp)).collect();
-        Counters { table, rules }
+        RuleCounters { table, rules }
     }
 
-    fn judge(&mut self, work: Work, peer: Option<Endpoint>) -> Option<((&'static str, usize), u64, F)> {
+    fn judge(&mut self, work: WorkKind, peer: Option<Endpoint>) -> Option<((&'static str, usize), u64, F)> {
         for (number, rule, counted) in &mut self.rules {
             let is_work = rule.work.is_empty() || rule.work.contains(&work);
             let is_peer = rule.peer.is_none_or(|wanted| peer.is_some_and(|peer| wanted.matches(peer)));
@@ -51,28 +51,28 @@ impl<F: Copy> Counters<F> {
 /// The faults of one queue pair.
 #[derive(Clone, Debug)]
 pub struct QueuePairFaults {
-    posts: Counters<Errno>,
-    completions: Counters<Failure>,
+    posts: RuleCounters<Errno>,
+    completions: RuleCounters<Failure>,
 }
 
 impl QueuePairFaults {
     /// The faults of the queue pair with this number in the order of creation, from 1.
     pub fn new(rules: &VerbRules, qp: u32) -> QueuePairFaults {
         QueuePairFaults {
-            posts: Counters::new("post", rules.seed, qp, &rules.posts),
-            completions: Counters::new("completion", rules.seed, qp, &rules.completions),
+            posts: RuleCounters::new("post", rules.seed, qp, &rules.posts),
+            completions: RuleCounters::new("completion", rules.seed, qp, &rules.completions),
         }
     }
 
     /// Decides on a call that posts work. Returns the errno with which it fails.
-    pub fn post(&mut self, work: Work, peer: Option<Endpoint>) -> Option<(Errno, Occurrence)> {
+    pub fn post(&mut self, work: WorkKind, peer: Option<Endpoint>) -> Option<(Errno, Occurrence)> {
         let (rule, count, errno) = self.posts.judge(work, peer)?;
         Some((errno, Occurrence { rule, count, effect: errno.name() }))
     }
 
     /// Decides on a successful completion. Returns its status, as a number of `enum ibv_wc_status`, and its
     /// `vendor_err`.
-    pub fn completion(&mut self, work: Work, peer: Option<Endpoint>) -> Option<(u8, u32, Occurrence)> {
+    pub fn completion(&mut self, work: WorkKind, peer: Option<Endpoint>) -> Option<(u8, u32, Occurrence)> {
         let (rule, count, Failure { status, vendor_err }) = self.completions.judge(work, peer)?;
         let effect = STATUSES[usize::from(status)];
         Some((status, vendor_err, Occurrence { rule, count, effect }))
@@ -125,8 +125,8 @@ mod tests {
             let mut faults = QueuePairFaults::new(&rules, qp);
             let failed: Vec<u64> = (1..=6)
                 .filter_map(|_| {
-                    assert_eq!(faults.post(Work::Send, None), None);
-                    faults.post(Work::Write, None).map(|(errno, occurrence)| {
+                    assert_eq!(faults.post(WorkKind::Send, None), None);
+                    faults.post(WorkKind::Write, None).map(|(errno, occurrence)| {
                         assert_eq!((errno, occurrence.rule), (Errno::Eagain, ("post", 1)));
                         occurrence.count
                     })
@@ -139,9 +139,9 @@ mod tests {
     #[test]
     fn a_rule_for_one_queue_pair_leaves_others_alone() {
         let rules = verbs("[[completion]]\nqp = 2\nstatus = 'IBV_WC_RETRY_EXC_ERR'\nvendor_err = 0x81");
-        assert_eq!(QueuePairFaults::new(&rules, 1).completion(Work::Read, None), None);
+        assert_eq!(QueuePairFaults::new(&rules, 1).completion(WorkKind::Read, None), None);
         let (status, vendor_err, occurrence) =
-            QueuePairFaults::new(&rules, 2).completion(Work::Read, None).unwrap();
+            QueuePairFaults::new(&rules, 2).completion(WorkKind::Read, None).unwrap();
         assert_eq!((status, vendor_err, occurrence.effect), (12, 0x81, "RETRY_EXC_ERR"));
     }
 
@@ -150,7 +150,7 @@ mod tests {
         let rules = verbs("seed = 7\n[[post]]\nerrno = 'ENOMEM'\nprobability = 0.3");
         let run = |qp| {
             let mut faults = QueuePairFaults::new(&rules, qp);
-            (0..200).map(|_| faults.post(Work::Send, None).is_some()).collect::<Vec<_>>()
+            (0..200).map(|_| faults.post(WorkKind::Send, None).is_some()).collect::<Vec<_>>()
         };
         assert_eq!(run(1), run(1));
         assert_ne!(run(1), run(2));

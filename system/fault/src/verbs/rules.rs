@@ -12,9 +12,9 @@ pub struct VerbRules {
     /// Seed of all random decisions.
     pub(crate) seed: u64,
     /// Calls that post work and fail (`[[post]]`).
-    pub(crate) posts: Vec<Rule<Errno>>,
+    pub(crate) posts: Vec<VerbRule<Errno>>,
     /// Completions that carry an error (`[[completion]]`).
-    pub(crate) completions: Vec<Rule<Failure>>,
+    pub(crate) completions: Vec<VerbRule<Failure>>,
     /// Registrations of memory that fail (`[[registration]]`).
     pub(crate) registrations: Vec<RegistrationRule>,
     /// Incidents, in the order of the file (`[[incident]]`).
@@ -65,7 +65,7 @@ impl Errno {
 /// The kind of a work request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Work {
+pub enum WorkKind {
     /// SEND, with or without immediate data or an invalidation.
     Send,
     /// RDMA WRITE, with or without immediate data.
@@ -80,16 +80,16 @@ pub enum Work {
     Receive,
 }
 
-impl Work {
+impl WorkKind {
     /// The name in rule files.
     pub fn name(self) -> &'static str {
         match self {
-            Work::Send => "send",
-            Work::Write => "write",
-            Work::Read => "read",
-            Work::Atomic => "atomic",
-            Work::Memory => "memory",
-            Work::Receive => "receive",
+            WorkKind::Send => "send",
+            WorkKind::Write => "write",
+            WorkKind::Read => "read",
+            WorkKind::Atomic => "atomic",
+            WorkKind::Memory => "memory",
+            WorkKind::Receive => "receive",
         }
     }
 }
@@ -154,12 +154,12 @@ const EVENTS: [&str; 20] = [
 
 /// A rule for the work of queue pairs. Each queue pair has counts of its own.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Rule<F> {
+pub(crate) struct VerbRule<F> {
     pub fault: F,
     /// The number of the queue pair in the order of creation, from 1; `None` matches all.
     pub qp: Option<u32>,
     /// Kinds of work that the rule matches; empty matches all.
-    pub work: Vec<Work>,
+    pub work: Vec<WorkKind>,
     /// Peer that the rule matches; `None` matches all.
     pub peer: Option<PeerMatch>,
     pub occasions: Occasions,
@@ -223,7 +223,7 @@ struct VerbRuleText {
     beyond_mib: Option<u64>,
     qp: Option<u32>,
     #[serde(default)]
-    work: Vec<Work>,
+    work: Vec<WorkKind>,
     peer: Option<String>,
     #[serde(default)]
     after: u64,
@@ -245,7 +245,7 @@ impl VerbRuleText {
         Ok(occasions)
     }
 
-    fn rule<F>(&self, fault: F) -> Result<Rule<F>, RulesError> {
+    fn rule<F>(&self, fault: F) -> Result<VerbRule<F>, RulesError> {
         if self.beyond_mib.is_some() {
             return wrong("`beyond_mib` goes only with [[registration]]");
         }
@@ -253,11 +253,11 @@ impl VerbRuleText {
             return wrong("`qp` counts the queue pairs in the order of creation, from 1");
         }
         let peer = self.peer.as_deref().map(str::parse).transpose()?;
-        Ok(Rule { fault, qp: self.qp, work: self.work.clone(), peer, occasions: self.occasions()? })
+        Ok(VerbRule { fault, qp: self.qp, work: self.work.clone(), peer, occasions: self.occasions()? })
     }
 
     /// The rule of a `[[post]]`.
-    fn post(&self) -> Result<Rule<Errno>, RulesError> {
+    fn post(&self) -> Result<VerbRule<Errno>, RulesError> {
         if self.status.is_some() || self.vendor_err.is_some() {
             return wrong("`status` and `vendor_err` go only with [[completion]]");
         }
@@ -268,7 +268,7 @@ impl VerbRuleText {
     }
 
     /// The rule of a `[[completion]]`.
-    fn completion(&self) -> Result<Rule<Failure>, RulesError> {
+    fn completion(&self) -> Result<VerbRule<Failure>, RulesError> {
         if self.errno.is_some() {
             return wrong("`errno` goes with [[post]] and [[registration]]; a completion has a `status`");
         }
@@ -312,8 +312,8 @@ macro_rules! read_as {
     };
 }
 
-read_as!(Rule<Errno>, VerbRuleText, post);
-read_as!(Rule<Failure>, VerbRuleText, completion);
+read_as!(VerbRule<Errno>, VerbRuleText, post);
+read_as!(VerbRule<Failure>, VerbRuleText, completion);
 read_as!(RegistrationRule, VerbRuleText, registration);
 read_as!(Incident, IncidentText, incident);
 

@@ -44,12 +44,12 @@ impl Drop for Region {
 
 /// Regions that have ended, whose memory the program is about to make its own. Each still counts.
 #[derive(Default)]
-pub(crate) struct Retired {
+pub(crate) struct RetiredRegions {
     pub(super) regions: BTreeMap<u32, Region>,
     pub(super) next: u32,
 }
 
-impl Retired {
+impl RetiredRegions {
     /// The regions.
     pub(crate) fn regions(&self) -> impl Iterator<Item = &Region> {
         self.regions.values()

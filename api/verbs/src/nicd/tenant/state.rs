@@ -18,7 +18,7 @@ use super::held_peers::{HeldPeers, Offer};
 use super::lent_memory::Outliving;
 use super::lent_memory::{LentMemories, LentMemory};
 use super::place::Place;
-use super::regions::{Domain, Region, Retired};
+use super::regions::{Domain, Region, RetiredRegions};
 use super::waiting_parts::Parts;
 use crate::KernelLoader;
 
@@ -90,7 +90,7 @@ pub(crate) struct Tenant {
     pub(super) objects: BTreeMap<Place, Held>,
     pub(super) windows: BTreeMap<u32, Claim>,
     pub(super) regions: BTreeMap<u32, Region>,
-    pub(super) retired: Retired,
+    pub(super) retired: RetiredRegions,
     pub(super) domains: BTreeMap<u32, Domain>,
 }
 
