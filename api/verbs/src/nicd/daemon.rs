@@ -374,8 +374,8 @@ impl DaemonState {
         uid == self.uid || uid == ROOT
     }
 
-    /// The facts of the tenants of some users. A tenant may be at work for seconds, so the register is not held
-    /// meanwhile.
+    /// The facts of the tenants of some users. A tenant may be at work for seconds, so the register is not
+    /// held meanwhile.
     fn facts(&self, shows: impl Fn(u32) -> bool) -> Vec<TenantFacts> {
         let tenants = self.register().tenants();
         let shown = tenants.into_iter().filter(|(uid, ..)| shows(*uid));

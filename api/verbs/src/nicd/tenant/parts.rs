@@ -59,8 +59,9 @@ impl Tenant {
     }
 }
 
-/// Loads the module of a kernel, which a later command names. Each lane has at most `memory` bytes. The tenant is
-/// not locked while the module is compiled, which may take seconds: a list of the tenants waits for the lock.
+/// Loads the module of a kernel, which a later command names. Each lane has at most `memory` bytes. The
+/// tenant is not locked while the module is compiled, which may take seconds: a list of the tenants waits for
+/// the lock.
 pub(in crate::nicd) fn load(
     tenant: &Shared,
     lanes: u32,
